@@ -1,0 +1,57 @@
+//! Ordered subsets of a session's ranks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::key::{Key, group_identity};
+
+/// What the members of a group share, on one rank.
+pub(crate) struct GroupInner {
+    identity: u64,
+    /// The session's ranks, in the group's order.
+    pub(crate) ranks: Vec<usize>,
+    /// This rank's place among them.
+    pub(crate) me: usize,
+    /// The local ranks of the members, when all of them share this host's board.
+    pub(crate) local: Option<Vec<u8>>,
+    /// The members' hosts: for each member the index of its host.
+    pub(crate) hosts: Vec<usize>,
+    sequence: AtomicU64,
+}
+
+impl GroupInner {
+    pub(crate) fn new(
+        tag: u64,
+        ranks: Vec<usize>,
+        me: usize,
+        local: Option<Vec<u8>>,
+        hosts: Vec<usize>,
+    ) -> Self {
+        let identity = group_identity(tag, &ranks);
+        Self { identity, ranks, me, local, hosts, sequence: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The key of an operation: by its name, or by the group's next number.
+    #[inline]
+    pub(crate) fn key(&self, name: Option<&str>) -> (Key, u64) {
+        match name {
+            Some(name) => (Key::named(self.identity, name), 0),
+            None => {
+                let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+                (Key::unnamed(self.identity, sequence), sequence)
+            }
+        }
+    }
+
+    /// The key of a transfer between two members, which no collective shares.
+    pub(crate) fn transfer_key(&self, name: &str, from: usize, to: usize) -> Key {
+        Key::named(self.identity ^ 0x5bd1_e995, name).part(from as u32, to as u32)
+    }
+}
+
+/// The shared handle of a group.
+pub(crate) type SharedGroup = Arc<GroupInner>;

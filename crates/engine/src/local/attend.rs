@@ -1,0 +1,224 @@
+//! Bringing the members of one operation together.
+//!
+//! A member *attends* by posting its descriptor, with its payload where that is ready, and by
+//! finding the others' postings of the same key. When all are there, everybody sees the same
+//! descriptors, so that all members come to the same verdict.
+
+use super::board::{MAX_LOCAL, Place};
+use super::{Party, Refusal, Ticket, lane_window};
+use crate::descriptor::Descriptor;
+use crate::key::Key;
+
+/// What an attendance came to.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The members ask for different things; who asked for what.
+    Mismatch(Vec<(usize, Descriptor)>),
+    /// The member with this session rank gave up.
+    Aborted(usize),
+}
+
+/// One member's attendance at one operation.
+pub(crate) struct Attendance {
+    key: Key,
+    descriptor: Descriptor,
+    ticket: Ticket,
+    /// Members that have not been found yet, a bit each.
+    missing: u64,
+    slots: [u16; MAX_LOCAL],
+    rounds: [u32; MAX_LOCAL],
+    /// The lane that this operation was granted.
+    lane: Option<u32>,
+    pending: bool,
+    polls: u32,
+    ended: bool,
+}
+
+impl Attendance {
+    /// Takes a slot and payload space for up to `bytes` bytes, without posting yet.
+    #[inline]
+    pub(crate) fn open(
+        party: &Party<'_>,
+        key: Key,
+        descriptor: Descriptor,
+        bytes: usize,
+    ) -> Result<Self, Refusal> {
+        let ticket = party.local.open(key, bytes, party.others())?;
+        party.local.board.fill(ticket.slot, key, &descriptor);
+        let everyone = if party.size() == 64 { u64::MAX } else { (1 << party.size()) - 1 };
+        Ok(Self {
+            key,
+            descriptor,
+            ticket,
+            missing: everyone & !(1 << party.me),
+            slots: [0; MAX_LOCAL],
+            rounds: [0; MAX_LOCAL],
+            lane: None,
+            pending: false,
+            polls: 0,
+            ended: false,
+        })
+    }
+
+    /// Posts: from here on the other members find this one, with `staged` rounds ready.
+    #[inline]
+    pub(crate) fn post(&mut self, party: &Party<'_>, staged: u32, counted: bool) {
+        let Ticket { slot, round, place } = self.ticket;
+        party.local.board.publish(slot, round, place, staged, counted);
+        self.pending = self.ticket.place == Place::Pending;
+        party.wake_others();
+    }
+
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Where this member's own payload goes.
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        match (self.ticket.place, self.lane) {
+            (Place::Pending, Some(lane)) => lane_window(lane),
+            (place, _) => place,
+        }
+    }
+
+    pub(crate) fn slot(&self) -> u16 {
+        self.ticket.slot
+    }
+
+    /// Where a member's payload lies and how many rounds were ready when it posted.
+    #[inline]
+    pub(crate) fn place_of(&self, party: &Party<'_>, member: usize) -> (Place, u32) {
+        let rank = usize::from(party.members[member]);
+        match (party.local.board.place(rank, self.slots[member]), self.lane) {
+            ((Place::Pending, staged), Some(lane)) => (lane_window(lane), staged),
+            (place, _) => place,
+        }
+    }
+
+    /// The slot of a member that has been found.
+    #[inline]
+    pub(crate) fn slot_of(&self, member: usize) -> u16 {
+        self.slots[member]
+    }
+
+    /// Members that have not arrived, as session ranks.
+    pub(crate) fn absent(&self, party: &Party<'_>) -> Vec<usize> {
+        (0..party.size())
+            .filter(|m| self.missing >> m & 1 == 1)
+            .map(|m| party.ranks[m])
+            .collect()
+    }
+
+    /// Looks for members; true when all are there, agree, and have payload space.
+    #[inline]
+    pub(crate) fn poll(&mut self, party: &Party<'_>) -> Result<bool, Failure> {
+        if self.missing != 0 {
+            let everywhere = self.polls % 8 == 7;
+            self.polls = self.polls.wrapping_add(1);
+            let mut left = self.missing;
+            while left != 0 {
+                let member = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let rank = usize::from(party.members[member]);
+                let consumed = |slot| party.local.consumed(rank, slot);
+                if let Some(found) = party.local.board.find(rank, self.key, everywhere, consumed) {
+                    self.slots[member] = found.slot;
+                    self.rounds[member] = found.round;
+                    self.missing &= !(1 << member);
+                    if found.aborted {
+                        return Err(Failure::Aborted(party.ranks[member]));
+                    }
+                }
+            }
+            if self.missing != 0 {
+                return Ok(false);
+            }
+            self.verdict(party)?;
+        }
+        if self.pending && self.lane.is_none() {
+            return Ok(self.poll_lane(party));
+        }
+        Ok(true)
+    }
+
+    fn verdict(&mut self, party: &Party<'_>) -> Result<(), Failure> {
+        let mut agree = true;
+        for member in (0..party.size()).filter(|member| *member != party.me) {
+            let rank = usize::from(party.members[member]);
+            let theirs = party.local.board.descriptor(rank, self.slots[member]);
+            agree &= theirs.is_some_and(|theirs| theirs.agrees_with(&self.descriptor));
+            if party.local.board.place(rank, self.slots[member]).0 == Place::Pending {
+                self.pending = true;
+            }
+        }
+        if agree { Ok(()) } else { Err(Failure::Mismatch(party.asked(&self.slots, &self.descriptor))) }
+    }
+
+    /// The first member takes a lane; the others learn which.
+    fn poll_lane(&mut self, party: &Party<'_>) -> bool {
+        let board = &party.local.board;
+        if party.me == 0 {
+            if let Some(lane) = board.take_lane(party.size()) {
+                board.grant_lane(self.ticket.slot, lane);
+                self.lane = Some(lane);
+                party.wake_others();
+            }
+        } else {
+            self.lane = board.granted_lane(party.members[0].into(), self.slots[0]);
+        }
+        self.lane.is_some()
+    }
+
+    /// Whether some member that had arrived gave up since.
+    pub(crate) fn someone_aborted(&self, party: &Party<'_>) -> Option<usize> {
+        (0..party.size())
+            .filter(|m| *m != party.me && self.missing >> m & 1 == 0)
+            .find(|m| party.local.board.is_aborted(party.members[*m].into(), self.slots[*m]))
+            .map(|m| party.ranks[m])
+    }
+
+    /// Ends the operation on this rank: its peers' postings are not needed any more.
+    #[inline]
+    pub(crate) fn finish(&mut self, party: &Party<'_>) {
+        self.end(party, false);
+    }
+
+    #[inline]
+    fn end(&mut self, party: &Party<'_>, keep_first: bool) {
+        self.ended = true;
+        for member in usize::from(keep_first)..party.size() {
+            if member != party.me && self.missing >> member & 1 == 0 {
+                let rank = usize::from(party.members[member]);
+                party.local.acknowledge(rank, self.slots[member], self.rounds[member]);
+            }
+        }
+        if let Some(lane) = self.lane {
+            party.local.board.leave_lane(lane);
+        }
+        party.local.close(self.ticket.slot);
+    }
+
+    /// Gives the operation up: the others see it, and whoever comes later is acknowledged unread.
+    pub(crate) fn abort(&mut self, party: &Party<'_>) {
+        if self.ended {
+            return;
+        }
+        party.local.board.abort(self.ticket.slot, self.ticket.round);
+        // Whether the first member still takes a lane for us is open: its posting is kept until
+        // that is known.
+        let mut grant = None;
+        if self.pending && self.lane.is_none() && party.me != 0 && self.missing & 1 == 0 {
+            grant = Some((usize::from(party.members[0]), self.slots[0], self.rounds[0]));
+        }
+        self.end(party, grant.is_some());
+        let mut owed = 0;
+        for member in 0..party.size() {
+            if self.missing >> member & 1 == 1 {
+                owed |= 1u64 << party.members[member];
+            }
+        }
+        party.local.owe(self.key, owed, grant);
+        party.wake_others();
+    }
+}

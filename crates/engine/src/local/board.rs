@@ -1,0 +1,601 @@
+//! The shared memory of the ranks of one host in one generation.
+//!
+//! Every rank owns an area: a *doorbell*, a table of *slots* in which it posts its operations, and
+//! payload space of three sizes: 16 bytes inside the slot, *cells* and *windows*. A rank writes
+//! only into its own area, with two exceptions: acknowledgements, and doorbells that it rings. The
+//! others read. Nobody is asked for permission, so that a rank that posts early never waits.
+//!
+//! Expected flow: the owner fills a slot and publishes it with its `state`; a reader that looks
+//! for the same key finds it, reads payload and progress counters, and stores the slot's round
+//! into its own place among the slot's acknowledgements when it needs the posting no more; the
+//! owner reuses slot and payload space when all readers have acknowledged.
+//!
+//! Guarantees: a posting addressed to a reader stays unchanged until that reader acknowledges.
+//! Assumptions: the region is mapped by authenticated members of one generation only.
+//! Caveat: a reader may look at a slot that is being rewritten for somebody else; it therefore
+//! reads the key between two equal reads of `state`.
+
+#![expect(unsafe_code, reason = "typed access to a shared mapping")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+use crate::descriptor::Descriptor;
+use crate::key::Key;
+use crate::sys::{self, Mapping};
+
+/// The most ranks that share one board; the doorbells of all fit one word.
+pub(crate) const MAX_LOCAL: usize = 64;
+/// Operations that one rank may have posted at a time.
+pub(crate) const SLOTS: usize = 1024;
+/// Slots in which a key is looked for first.
+const HOMES: usize = 16;
+/// Bytes that travel inside a slot.
+pub(crate) const INLINE_BYTES: usize = 16;
+/// Bytes of a cell.
+pub(crate) const CELL_BYTES: usize = 8 << 10;
+/// Cells of a rank.
+pub(crate) const CELLS: usize = 64;
+/// Bytes of a window: small enough that the windows in use stay in cache.
+pub(crate) const WINDOW_BYTES: usize = 1 << 20;
+/// Windows that a rank hands to its operations as they come.
+pub(crate) const WINDOWS: usize = 4;
+/// Sets of windows, one a rank, that are granted only to operations in which everybody takes part
+/// already: the way out when all windows are held by operations that wait for others.
+pub(crate) const LANES: usize = 2;
+
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+
+/// A slot's status, in the low bits of its state; the round is above them.
+const LIVE: u32 = 1;
+const ABORTED: u32 = 2;
+const STATUS_BITS: u32 = 2;
+
+/// What a rank publishes about one operation.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    state: AtomicU32,
+    word: AtomicU32,
+    key: [AtomicU64; 2],
+    count: AtomicU64,
+    root: AtomicU32,
+    settings: AtomicU32,
+    place: AtomicU64,
+    inline: [AtomicU64; 2],
+    /// Rounds of payload that are ready to be read.
+    pub(crate) staged: AtomicU32,
+    /// Chunks that the owner has reduced.
+    pub(crate) reduced: AtomicU32,
+    /// Rounds that the owner has read from everybody.
+    pub(crate) taken: AtomicU32,
+    _pad: [u32; 13],
+}
+
+/// Where an operation's payload lies in its owner's area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing is sent.
+    None,
+    /// In the slot itself.
+    Inline,
+    /// In the cell with this number.
+    Cell(u16),
+    /// In the window with this number.
+    Window(u16),
+    /// Nowhere yet: the operation waits for a lane.
+    Pending,
+    /// In the owner's shared arena `id` at an offset: readers go straight to the tensor.
+    Arena {
+        /// The arena's number.
+        id: u16,
+        /// Bytes from its beginning, a multiple of 64.
+        offset: u64,
+    },
+}
+
+/// Above a place's other bits: the lane that its operation was granted, plus one.
+const LANE_SHIFT: u32 = 56;
+
+impl Place {
+    #[inline]
+    fn pack(self, staged: u32) -> u64 {
+        let low = match self {
+            Self::None => 0,
+            Self::Inline => 1,
+            Self::Cell(index) => 2 | u64::from(index) << 8,
+            Self::Window(index) => 3 | u64::from(index) << 8,
+            Self::Pending => 4,
+            Self::Arena { id, offset } => return 5 | u64::from(id) << 8 | (offset >> 6) << 24,
+        };
+        low | u64::from(staged) << 24
+    }
+
+    #[inline]
+    fn unpack(packed: u64) -> (Self, u32) {
+        let index = (packed >> 8) as u16;
+        let staged = (packed >> 24) as u32;
+        let offset = packed << 8 >> 32;
+        match packed & 0xff {
+            1 => (Self::Inline, staged),
+            2 => (Self::Cell(index), staged),
+            3 => (Self::Window(index), staged),
+            4 => (Self::Pending, staged),
+            5 => (Self::Arena { id: index, offset: offset << 6 }, 0),
+            _ => (Self::None, staged),
+        }
+    }
+}
+
+/// A peer's posting, found by key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) slot: u16,
+    pub(crate) round: u32,
+    pub(crate) aborted: bool,
+}
+
+/// What is common to all ranks of the board.
+#[repr(C, align(64))]
+struct Header {
+    /// A bit for each rank that sleeps and wants its bell rung.
+    parked: AtomicU64,
+    _line0: [u64; 7],
+    /// A bit for each lane in use.
+    lanes: AtomicU64,
+    _line1: [u64; 7],
+    /// Members of the lane's operation that have not ended yet.
+    lane_users: [AtomicU32; 16],
+}
+
+/// The first line of a rank's area.
+#[repr(C, align(64))]
+struct Bell {
+    /// Rises when the bell is rung; sleepers wait for that.
+    word: AtomicU32,
+    /// Set while the rank's engine thread sleeps on its eventfd with local work in flight.
+    engine: AtomicU32,
+    /// One more than the highest slot ever used.
+    high_water: AtomicU32,
+}
+
+/// Where things lie.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    ranks: usize,
+    acks_stride: usize,
+    slots: usize,
+    acks: usize,
+    cells: usize,
+    windows: usize,
+    area: usize,
+}
+
+impl Layout {
+    fn new(ranks: usize) -> Self {
+        let acks_stride = (ranks * 4).next_multiple_of(LINE);
+        let slots = LINE * 2;
+        let acks = slots + SLOTS * size_of::<Slot>();
+        let cells = (acks + SLOTS * acks_stride).next_multiple_of(PAGE);
+        let windows = cells + CELLS * CELL_BYTES;
+        // Areas are skewed by a few lines, so that the same place in all windows does not fall
+        // into the same cache set.
+        let area = windows + (WINDOWS + LANES) * WINDOW_BYTES + PAGE + 11 * LINE;
+        Self { ranks, acks_stride, slots, acks, cells, windows, area }
+    }
+
+    fn bytes(&self) -> usize {
+        (size_of::<Header>() + self.ranks * self.area).next_multiple_of(PAGE)
+    }
+}
+
+/// One rank's view of the shared memory of its host.
+pub(crate) struct Board {
+    mapping: Arc<Mapping>,
+    layout: Layout,
+    me: usize,
+    /// Whether sleepers pay for the fence, so that ringing needs none.
+    asymmetric: bool,
+}
+
+impl Board {
+    /// Bytes of a board for `ranks` ranks.
+    pub(crate) fn bytes(ranks: usize) -> usize {
+        Layout::new(ranks).bytes()
+    }
+
+    /// The view of local rank `me` of `ranks`.
+    pub(crate) fn new(mapping: Arc<Mapping>, ranks: usize, me: usize) -> Self {
+        let layout = Layout::new(ranks);
+        assert!(ranks <= MAX_LOCAL && me < ranks, "a rank of the board");
+        assert!(mapping.bytes() >= layout.bytes(), "a mapping of the board's size");
+        Self { mapping, layout, me, asymmetric: sys::register_heavy_fence() }
+    }
+
+    pub(crate) fn me(&self) -> usize {
+        self.me
+    }
+
+    pub(crate) fn ranks(&self) -> usize {
+        self.layout.ranks
+    }
+
+    #[inline]
+    fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < self.mapping.bytes());
+        self.mapping.pointer().wrapping_add(offset)
+    }
+
+    #[inline]
+    fn header(&self) -> &Header {
+        // SAFETY: the header begins the mapping, is aligned with it, and holds only atomics, for
+        // which any bytes are valid and which may be shared.
+        unsafe { &*self.at(0).cast::<Header>() }
+    }
+
+    #[inline]
+    fn area(&self, rank: usize) -> usize {
+        debug_assert!(rank < self.layout.ranks);
+        size_of::<Header>() + rank * self.layout.area
+    }
+
+    #[inline]
+    fn bell(&self, rank: usize) -> &Bell {
+        // SAFETY: as for `header`: aligned by the layout, atomics only.
+        unsafe { &*self.at(self.area(rank)).cast::<Bell>() }
+    }
+
+    /// The slot with this number of a rank.
+    #[inline]
+    pub(crate) fn slot(&self, rank: usize, slot: u16) -> &Slot {
+        let index = usize::from(slot) & (SLOTS - 1);
+        // SAFETY: as for `header`: within the area, aligned by the layout, atomics only.
+        unsafe {
+            &*self.at(self.area(rank) + self.layout.slots + index * size_of::<Slot>()).cast()
+        }
+    }
+
+    #[inline]
+    fn acknowledgement(&self, rank: usize, slot: u16, reader: usize) -> &AtomicU32 {
+        let index = usize::from(slot) & (SLOTS - 1);
+        let offset = self.layout.acks + index * self.layout.acks_stride + reader * 4;
+        // SAFETY: as for `header`: within the area, aligned, an atomic.
+        unsafe { &*self.at(self.area(rank) + offset).cast() }
+    }
+
+    /// The memory of a posting's payload. Who may touch it is decided by the posting.
+    #[inline]
+    pub(crate) fn payload(&self, rank: usize, slot: u16, place: Place) -> *mut u8 {
+        let area = self.area(rank);
+        match place {
+            Place::Inline => std::ptr::from_ref(&self.slot(rank, slot).inline).cast_mut().cast(),
+            Place::Cell(index) => {
+                self.at(area + self.layout.cells + (usize::from(index) % CELLS) * CELL_BYTES)
+            }
+            Place::Window(index) => self.at(
+                area + self.layout.windows
+                    + (usize::from(index) % (WINDOWS + LANES)) * WINDOW_BYTES,
+            ),
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    /// The slot in which a key is posted if it is free, and looked for first.
+    #[inline]
+    pub(crate) fn home(key: Key) -> u16 {
+        (key.hint() % HOMES) as u16
+    }
+
+    /// Fills one of this rank's own slots, without publishing it.
+    #[inline]
+    pub(crate) fn fill(&self, slot: u16, key: Key, descriptor: &Descriptor) {
+        let line = self.slot(self.me, slot);
+        line.word.store(descriptor.word(), Ordering::Relaxed);
+        line.key[0].store(key.0, Ordering::Relaxed);
+        line.key[1].store(key.1, Ordering::Relaxed);
+        line.count.store(descriptor.count, Ordering::Relaxed);
+        line.root.store(descriptor.root, Ordering::Relaxed);
+        line.settings.store(descriptor.settings, Ordering::Relaxed);
+        let bell = self.bell(self.me);
+        if bell.high_water.load(Ordering::Relaxed) <= u32::from(slot) {
+            bell.high_water.store(u32::from(slot) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts up to [`INLINE_BYTES`] bytes into a slot that is not published yet.
+    #[inline]
+    pub(crate) fn fill_inline(&self, slot: u16, bytes: [u8; INLINE_BYTES]) {
+        let line = self.slot(self.me, slot);
+        let value = u128::from_le_bytes(bytes);
+        line.inline[0].store(value as u64, Ordering::Relaxed);
+        line.inline[1].store((value >> 64) as u64, Ordering::Relaxed);
+    }
+
+    /// Publishes a filled slot: from here on readers find it. The progress counters are reset
+    /// where the operation will use them (`counted`).
+    #[inline]
+    pub(crate) fn publish(
+        &self,
+        slot: u16,
+        round: u32,
+        place: Place,
+        staged: u32,
+        counted: bool,
+    ) {
+        let line = self.slot(self.me, slot);
+        if counted {
+            line.staged.store(staged, Ordering::Relaxed);
+            line.reduced.store(0, Ordering::Relaxed);
+            line.taken.store(0, Ordering::Relaxed);
+        }
+        line.place.store(place.pack(staged), Ordering::Relaxed);
+        line.state.store(round << STATUS_BITS | LIVE, Ordering::Release);
+    }
+
+    /// Marks this rank's posting as aborted; readers give the operation up.
+    pub(crate) fn abort(&self, slot: u16, round: u32) {
+        self.slot(self.me, slot).state.store(round << STATUS_BITS | ABORTED, Ordering::Release);
+    }
+
+    /// Whether a found posting has been aborted since.
+    pub(crate) fn is_aborted(&self, rank: usize, slot: u16) -> bool {
+        let state = self.slot(rank, slot).state.load(Ordering::Acquire);
+        state & ((1 << STATUS_BITS) - 1) == ABORTED
+    }
+
+    /// Looks for a rank's posting of `key` that this rank has not acknowledged yet.
+    ///
+    /// `consumed` tells the last round of a slot that was acknowledged.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        rank: usize,
+        key: Key,
+        everywhere: bool,
+        consumed: impl Fn(u16) -> u32,
+    ) -> Option<Found> {
+        let home = Self::home(key);
+        if let Some(found) = self.matches(rank, home, key, &consumed) {
+            return Some(found);
+        }
+        if !everywhere {
+            return None;
+        }
+        let high = self.bell(rank).high_water.load(Ordering::Acquire).min(SLOTS as u32) as u16;
+        (0..high).filter(|slot| *slot != home).find_map(|slot| {
+            self.matches(rank, slot, key, &consumed)
+        })
+    }
+
+    #[inline]
+    fn matches(
+        &self,
+        rank: usize,
+        slot: u16,
+        key: Key,
+        consumed: &impl Fn(u16) -> u32,
+    ) -> Option<Found> {
+        let line = self.slot(rank, slot);
+        let state = line.state.load(Ordering::Acquire);
+        if line.key[0].load(Ordering::Relaxed) != key.0
+            || line.key[1].load(Ordering::Relaxed) != key.1
+            || state & ((1 << STATUS_BITS) - 1) == 0
+        {
+            return None;
+        }
+        fence(Ordering::Acquire);
+        let again = line.state.load(Ordering::Relaxed);
+        let round = state >> STATUS_BITS;
+        if again >> STATUS_BITS != round || consumed(slot) == round {
+            return None;
+        }
+        Some(Found { slot, round, aborted: again & ((1 << STATUS_BITS) - 1) == ABORTED })
+    }
+
+    /// What a found posting asks for; `None` if its owner wrote nonsense.
+    #[inline]
+    pub(crate) fn descriptor(&self, rank: usize, slot: u16) -> Option<Descriptor> {
+        let line = self.slot(rank, slot);
+        Descriptor::from_parts(
+            line.word.load(Ordering::Relaxed),
+            line.count.load(Ordering::Relaxed),
+            line.root.load(Ordering::Relaxed),
+            line.settings.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Where a found posting's payload lies, and how many rounds were ready when it was posted.
+    #[inline]
+    pub(crate) fn place(&self, rank: usize, slot: u16) -> (Place, u32) {
+        Place::unpack(self.slot(rank, slot).place.load(Ordering::Relaxed))
+    }
+
+    /// Tells a posting's owner that this rank needs it no more.
+    #[inline]
+    pub(crate) fn acknowledge(&self, rank: usize, slot: u16, round: u32) {
+        self.acknowledgement(rank, slot, self.me).store(round, Ordering::Release);
+    }
+
+    /// Whether all `readers` (a bit each) have acknowledged this rank's own posting.
+    pub(crate) fn is_acknowledged(&self, slot: u16, round: u32, readers: u64) -> bool {
+        let mut left = readers;
+        while left != 0 {
+            let reader = left.trailing_zeros() as usize;
+            let seen = self.acknowledgement(self.me, slot, reader).load(Ordering::Acquire);
+            if seen != round {
+                return false;
+            }
+            left &= left - 1;
+        }
+        true
+    }
+
+    /// Tells the members of this rank's operation which lane they were granted.
+    pub(crate) fn grant_lane(&self, slot: u16, lane: u32) {
+        let line = self.slot(self.me, slot);
+        let place = line.place.load(Ordering::Relaxed);
+        line.place.store(place | u64::from(lane + 1) << LANE_SHIFT, Ordering::Release);
+    }
+
+    /// The lane that a posting's owner was granted.
+    pub(crate) fn granted_lane(&self, rank: usize, slot: u16) -> Option<u32> {
+        let place = self.slot(rank, slot).place.load(Ordering::Acquire);
+        ((place >> LANE_SHIFT) as u32).checked_sub(1)
+    }
+
+    /// Takes a free lane for an operation of `users` ranks.
+    pub(crate) fn take_lane(&self, users: usize) -> Option<u32> {
+        let lanes = &self.header().lanes;
+        let mut taken = lanes.load(Ordering::Relaxed);
+        loop {
+            let lane = (!taken).trailing_zeros();
+            if lane as usize >= LANES {
+                return None;
+            }
+            match lanes.compare_exchange_weak(
+                taken,
+                taken | 1 << lane,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    self.header().lane_users[lane as usize].store(users as u32, Ordering::Release);
+                    return Some(lane);
+                }
+                Err(now) => taken = now,
+            }
+        }
+    }
+
+    /// One user of a lane has ended; the last one frees it.
+    pub(crate) fn leave_lane(&self, lane: u32) {
+        if self.header().lane_users[lane as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.header().lanes.fetch_and(!(1 << lane), Ordering::Release);
+        }
+    }
+
+    /// The sleepers among `ranks` (a bit each) that want to be woken after a publication.
+    #[inline]
+    pub(crate) fn sleepers(&self, ranks: u64) -> u64 {
+        if self.asymmetric {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        self.header().parked.load(Ordering::Relaxed) & ranks
+    }
+
+    /// Rings a rank's bell; true when its engine thread must be woken through its eventfd too.
+    pub(crate) fn ring(&self, rank: usize) -> bool {
+        let bell = self.bell(rank);
+        bell.word.fetch_add(1, Ordering::Release);
+        sys::futex_wake_all(&bell.word);
+        bell.engine.load(Ordering::Acquire) != 0
+    }
+
+    /// Announces that a thread of this rank is about to sleep. What it waits for must be looked at
+    /// once more after this; the result is what [`Self::sleep`] compares.
+    pub(crate) fn announce_sleep(&self) -> u32 {
+        let word = self.bell(self.me).word.load(Ordering::Acquire);
+        self.header().parked.fetch_or(1 << self.me, Ordering::SeqCst);
+        if self.asymmetric {
+            sys::heavy_fence();
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        word
+    }
+
+    /// Sleeps until the bell rings or `limit` passes.
+    pub(crate) fn sleep(&self, word: u32, limit: std::time::Duration) {
+        sys::futex_wait(&self.bell(self.me).word, word, limit);
+    }
+
+    /// No thread of this rank sleeps any more.
+    pub(crate) fn end_sleep(&self) {
+        self.header().parked.fetch_and(!(1 << self.me), Ordering::SeqCst);
+    }
+
+    /// Says whether this rank's engine thread sleeps on its eventfd with local work in flight.
+    pub(crate) fn set_engine_sleeps(&self, sleeps: bool) {
+        self.bell(self.me).engine.store(u32::from(sleeps), Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::Kind;
+    use crate::dtype::{DType, ReduceOp};
+
+    fn boards(ranks: usize) -> Vec<Board> {
+        let mapping = Arc::new(Mapping::anonymous(Board::bytes(ranks)).unwrap());
+        (0..ranks).map(|me| Board::new(Arc::clone(&mapping), ranks, me)).collect()
+    }
+
+    fn descriptor(count: u64) -> Descriptor {
+        Descriptor {
+            kind: Kind::AllReduce,
+            dtype: DType::F32,
+            op: ReduceOp::Sum,
+            shared: false,
+            count,
+            root: 0,
+            settings: 0,
+        }
+    }
+
+    #[test]
+    fn a_posting_is_found_until_it_is_acknowledged() {
+        let boards = boards(3);
+        let key = Key::named(1, "x");
+        assert!(boards[1].find(0, key, true, |_| 0).is_none());
+        boards[0].fill(700, key, &descriptor(5));
+        boards[0].fill_inline(700, [7; INLINE_BYTES]);
+        assert!(boards[1].find(0, key, true, |_| 0).is_none(), "not published yet");
+        boards[0].publish(700, 1, Place::Inline, 1, false);
+        let found = boards[1].find(0, key, true, |_| 0).expect("published");
+        assert_eq!((found.slot, found.round, found.aborted), (700, 1, false));
+        assert_eq!(boards[1].descriptor(0, 700), Some(descriptor(5)));
+        assert_eq!(boards[1].place(0, 700), (Place::Inline, 1));
+        assert!(!boards[0].is_acknowledged(700, 1, 0b110));
+        boards[1].acknowledge(0, 700, 1);
+        assert!(!boards[0].is_acknowledged(700, 1, 0b110));
+        boards[2].acknowledge(0, 700, 1);
+        assert!(boards[0].is_acknowledged(700, 1, 0b110));
+        assert!(boards[1].find(0, key, true, |_| 1).is_none(), "already consumed");
+    }
+
+    #[test]
+    fn places_round_trip() {
+        for place in [
+            Place::None,
+            Place::Inline,
+            Place::Cell(63),
+            Place::Window(5),
+            Place::Pending,
+        ] {
+            assert_eq!(Place::unpack(place.pack(3)), (place, 3));
+        }
+        let arena = Place::Arena { id: 9, offset: 1 << 37 };
+        assert_eq!(Place::unpack(arena.pack(0)).0, arena);
+    }
+
+    #[test]
+    fn the_last_user_frees_a_lane() {
+        let boards = boards(2);
+        let lanes: Vec<u32> = (0..LANES).map(|_| boards[0].take_lane(2).unwrap()).collect();
+        assert!(boards[1].take_lane(2).is_none());
+        boards[0].leave_lane(lanes[0]);
+        assert!(boards[1].take_lane(2).is_none());
+        boards[1].leave_lane(lanes[0]);
+        assert_eq!(boards[1].take_lane(2), Some(lanes[0]));
+    }
+
+    #[test]
+    fn memory_stays_within_the_promise() {
+        for ranks in 1..=MAX_LOCAL {
+            assert!(Layout::new(ranks).area < 16 << 20);
+        }
+    }
+}

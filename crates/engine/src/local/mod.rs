@@ -1,0 +1,367 @@
+//! Collectives among ranks of one host, through shared memory.
+//!
+//! The parts: [`board`] is the memory and its protocol; the ledger here knows which of this
+//! rank's slots, cells and windows are free; [`attend`] brings the members of one operation
+//! together and compares what they ask for; [`transfer`] moves data in one phase (broadcast,
+//! gathers, exchanges, small reductions), [`reduce`] in two (large reductions).
+//!
+//! Threads as ranks (the `memory` transport) and processes as ranks (`shm`) run the same code;
+//! they differ in who maps the region.
+
+pub(crate) mod attend;
+pub(crate) mod board;
+pub(crate) mod reduce;
+pub(crate) mod transfer;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::descriptor::Descriptor;
+use crate::key::Key;
+use crate::sys;
+use board::{Board, CELL_BYTES, CELLS, INLINE_BYTES, LANES, Place, SLOTS, WINDOWS};
+
+/// This rank's side of the shared memory: the board and the book-keeping of its own area.
+pub(crate) struct Local {
+    pub(crate) board: Board,
+    ledger: Mutex<Ledger>,
+    /// By slot: whether the operation is still running on this rank.
+    active: Box<[AtomicBool]>,
+    /// By (rank, slot): the last round that this rank acknowledged.
+    consumed: Box<[AtomicU32]>,
+    /// Threads of this rank that sleep on the bell.
+    sleepers: Mutex<usize>,
+    /// The eventfd of every local rank's engine thread.
+    bells: Vec<Option<OwnedFd>>,
+}
+
+/// A posting of this rank that some reader may still need.
+struct Outstanding {
+    slot: u16,
+    round: u32,
+    key: Key,
+    readers: u64,
+    place: Place,
+}
+
+/// An operation that this rank gave up before these ranks had posted it.
+struct Debt {
+    key: Key,
+    ranks: u64,
+    /// The first member's posting (rank, slot, round), while it is open whether this operation is
+    /// still granted a lane, of which this rank would be a user.
+    grant: Option<(usize, u16, u32)>,
+}
+
+struct Ledger {
+    clean: [u64; SLOTS / 64],
+    rounds: Box<[u32]>,
+    cells: u64,
+    windows: u64,
+    outstanding: Vec<Outstanding>,
+    debts: Vec<Debt>,
+}
+
+/// A slot that an operation holds, and where its payload goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    pub(crate) slot: u16,
+    pub(crate) round: u32,
+    pub(crate) place: Place,
+}
+
+/// Why an operation cannot be opened now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The same name is running on this rank.
+    Duplicate,
+    /// The last posting of this name, or of too many names, has not been read by everyone.
+    Busy,
+}
+
+impl Local {
+    pub(crate) fn new(board: Board, bells: Vec<Option<OwnedFd>>) -> Self {
+        let ranks = board.ranks();
+        Self {
+            board,
+            ledger: Mutex::new(Ledger {
+                clean: [u64::MAX; SLOTS / 64],
+                rounds: vec![0; SLOTS].into(),
+                cells: u64::MAX,
+                windows: (1 << WINDOWS) - 1,
+                outstanding: Vec::with_capacity(SLOTS),
+                debts: Vec::with_capacity(16),
+            }),
+            active: (0..SLOTS).map(|_| AtomicBool::new(false)).collect(),
+            consumed: (0..SLOTS * ranks).map(|_| AtomicU32::new(0)).collect(),
+            sleepers: Mutex::new(0),
+            bells,
+        }
+    }
+
+    fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Takes a slot for `key` and space for `bytes` bytes of payload, to be read by `readers`.
+    #[inline]
+    pub(crate) fn open(&self, key: Key, bytes: usize, readers: u64) -> Result<Ticket, Refusal> {
+        let mut ledger = self.ledger();
+        if !ledger.debts.is_empty() {
+            self.pay_debts(&mut ledger);
+            if ledger.debts.iter().any(|debt| debt.key == key) {
+                return Err(Refusal::Busy);
+            }
+        }
+        if let Some(index) = ledger.outstanding.iter().position(|o| o.key == key) {
+            let slot = ledger.outstanding[index].slot;
+            if self.active[usize::from(slot)].load(Ordering::Acquire) {
+                return Err(Refusal::Duplicate);
+            }
+            if !self.reclaim(&mut ledger, index) {
+                return Err(Refusal::Busy);
+            }
+        }
+        if bytes > CELL_BYTES || ledger.outstanding.len() > 12 {
+            self.reclaim_all(&mut ledger);
+        }
+        let Some(slot) = ledger.take_slot(Board::home(key)) else {
+            return Err(Refusal::Busy);
+        };
+        let place = ledger.take_place(bytes);
+        ledger.rounds[usize::from(slot)] += 1;
+        let round = ledger.rounds[usize::from(slot)];
+        ledger.outstanding.push(Outstanding { slot, round, key, readers, place });
+        self.active[usize::from(slot)].store(true, Ordering::Relaxed);
+        Ok(Ticket { slot, round, place })
+    }
+
+    /// The operation in this slot has ended on this rank; readers may still need the posting.
+    #[inline]
+    pub(crate) fn close(&self, slot: u16) {
+        self.active[usize::from(slot)].store(false, Ordering::Release);
+    }
+
+    /// Remembers postings that will have to be acknowledged unread.
+    pub(crate) fn owe(&self, key: Key, ranks: u64, grant: Option<(usize, u16, u32)>) {
+        if ranks != 0 || grant.is_some() {
+            self.ledger().debts.push(Debt { key, ranks, grant });
+        }
+    }
+
+    /// Frees what readers have acknowledged; called while waiting, when there is time.
+    pub(crate) fn tidy(&self) {
+        if let Ok(mut ledger) = self.ledger.try_lock() {
+            self.pay_debts(&mut ledger);
+            self.reclaim_all(&mut ledger);
+        }
+    }
+
+    fn reclaim_all(&self, ledger: &mut Ledger) {
+        let mut index = 0;
+        while index < ledger.outstanding.len() {
+            if !self.reclaim(ledger, index) {
+                index += 1;
+            }
+        }
+    }
+
+    fn reclaim(&self, ledger: &mut Ledger, index: usize) -> bool {
+        let o = &ledger.outstanding[index];
+        if self.active[usize::from(o.slot)].load(Ordering::Acquire)
+            || !self.board.is_acknowledged(o.slot, o.round, o.readers)
+        {
+            return false;
+        }
+        let o = ledger.outstanding.swap_remove(index);
+        ledger.clean[usize::from(o.slot) / 64] |= 1 << (o.slot % 64);
+        match o.place {
+            Place::Cell(cell) => ledger.cells |= 1 << cell,
+            Place::Window(window) if usize::from(window) < WINDOWS => ledger.windows |= 1 << window,
+            _ => {}
+        }
+        true
+    }
+
+    fn pay_debts(&self, ledger: &mut Ledger) {
+        for debt in &mut ledger.debts {
+            let mut left = debt.ranks;
+            while left != 0 {
+                let rank = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let consumed = |slot| self.consumed(rank, slot);
+                if let Some(found) = self.board.find(rank, debt.key, true, consumed) {
+                    self.acknowledge(rank, found.slot, found.round);
+                    debt.ranks &= !(1 << rank);
+                }
+            }
+            if let Some((rank, slot, round)) = debt.grant {
+                if let Some(lane) = self.board.granted_lane(rank, slot) {
+                    self.board.leave_lane(lane);
+                } else if !self.board.is_aborted(rank, slot) {
+                    continue;
+                }
+                self.acknowledge(rank, slot, round);
+                debt.grant = None;
+            }
+        }
+        ledger.debts.retain(|debt| debt.ranks != 0 || debt.grant.is_some());
+    }
+
+    #[inline]
+    pub(crate) fn consumed(&self, rank: usize, slot: u16) -> u32 {
+        self.consumed[rank * SLOTS + usize::from(slot)].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn acknowledge(&self, rank: usize, slot: u16, round: u32) {
+        self.consumed[rank * SLOTS + usize::from(slot)].store(round, Ordering::Relaxed);
+        self.board.acknowledge(rank, slot, round);
+    }
+
+    /// Wakes the sleepers among `ranks` after something was published.
+    #[inline]
+    pub(crate) fn wake(&self, ranks: u64) {
+        let sleepers = self.board.sleepers(ranks);
+        if sleepers != 0 {
+            self.ring(sleepers);
+        }
+    }
+
+    #[cold]
+    fn ring(&self, mut ranks: u64) {
+        while ranks != 0 {
+            let rank = ranks.trailing_zeros() as usize;
+            ranks &= ranks - 1;
+            if self.board.ring(rank)
+                && let Some(bell) = self.bells.get(rank).and_then(Option::as_ref)
+            {
+                sys::eventfd_ring(bell.as_fd());
+            }
+        }
+    }
+
+    /// Sleeps until the bell rings or `limit` passes, unless `ready` says there is no need.
+    pub(crate) fn park(&self, limit: Duration, ready: impl FnOnce() -> bool) {
+        let word = self.announce();
+        if !ready() {
+            self.board.sleep(word, limit);
+        }
+        self.retract();
+    }
+
+    /// Announces a sleeper of this rank; [`Self::retract`] must follow.
+    pub(crate) fn announce(&self) -> u32 {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *sleepers += 1;
+        self.board.announce_sleep()
+    }
+
+    /// One sleeper less.
+    pub(crate) fn retract(&self) {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *sleepers -= 1;
+        if *sleepers == 0 {
+            self.board.end_sleep();
+        }
+    }
+}
+
+impl Ledger {
+    fn take_slot(&mut self, home: u16) -> Option<u16> {
+        let word = usize::from(home) / 64;
+        let slot = if self.clean[word] >> (home % 64) & 1 == 1 {
+            home
+        } else {
+            // Slots outside the homes first, so that a stranger does not sit in a key's home.
+            let (word, bits) = (0..self.clean.len())
+                .map(|word| (word, self.clean[word] & if word == 0 { !0xffff } else { u64::MAX }))
+                .chain(std::iter::once((0, self.clean[0])))
+                .find(|(_, bits)| *bits != 0)?;
+            (word * 64) as u16 + bits.trailing_zeros() as u16
+        };
+        self.clean[usize::from(slot) / 64] &= !(1 << (slot % 64));
+        Some(slot)
+    }
+
+    fn take_place(&mut self, bytes: usize) -> Place {
+        if bytes == 0 {
+            Place::None
+        } else if bytes <= INLINE_BYTES {
+            Place::Inline
+        } else if bytes <= CELL_BYTES {
+            match self.cells.trailing_zeros() {
+                CELL_LIMIT.. => Place::Pending,
+                cell => {
+                    self.cells &= !(1 << cell);
+                    Place::Cell(cell as u16)
+                }
+            }
+        } else {
+            match self.windows.trailing_zeros() {
+                WINDOW_LIMIT.. => Place::Pending,
+                window => {
+                    self.windows &= !(1 << window);
+                    Place::Window(window as u16)
+                }
+            }
+        }
+    }
+}
+
+const CELL_LIMIT: u32 = CELLS as u32;
+const WINDOW_LIMIT: u32 = WINDOWS as u32;
+
+/// The window that a lane gives to a rank.
+pub(crate) fn lane_window(lane: u32) -> Place {
+    Place::Window(WINDOWS as u16 + (lane as u16 % LANES as u16))
+}
+
+/// The members of an operation, all on this host.
+#[derive(Clone, Copy)]
+pub(crate) struct Party<'a> {
+    pub(crate) local: &'a Local,
+    /// Local ranks in the group's order.
+    pub(crate) members: &'a [u8],
+    /// This rank's place among them.
+    pub(crate) me: usize,
+    /// The session's rank of every member, for messages.
+    pub(crate) ranks: &'a [usize],
+}
+
+impl Party<'_> {
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The other members as bits of local ranks.
+    #[inline]
+    pub(crate) fn others(&self) -> u64 {
+        let mut mask = 0;
+        for member in self.members {
+            mask |= 1u64 << member;
+        }
+        mask & !(1 << self.members[self.me])
+    }
+
+    #[inline]
+    pub(crate) fn wake_others(&self) {
+        self.local.wake(self.others());
+    }
+
+    pub(crate) fn asked(&self, slots: &[u16], mine: &Descriptor) -> Vec<(usize, Descriptor)> {
+        (0..self.size())
+            .filter_map(|member| {
+                let descriptor = if member == self.me {
+                    *mine
+                } else {
+                    self.local.board.descriptor(self.members[member].into(), slots[member])?
+                };
+                Some((self.ranks[member], descriptor))
+            })
+            .collect()
+    }
+}
