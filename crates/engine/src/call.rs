@@ -1,7 +1,11 @@
-//! The typed calls of a group.
+//! The calls of a group: what programs use.
+//!
+//! The safe calls borrow slices; the started ones own their buffers until they are waited for.
+//! [`Prepared`] is the raw door behind both, for other languages.
 
 #![expect(unsafe_code, reason = "slices become raw spans for as long as a call borrows them")]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +17,8 @@ use crate::kernels::Scale;
 use crate::local::transfer::Parts;
 use crate::operation::{Label, Operation, Request};
 use crate::session::Inner;
-use crate::span::Span;
+use crate::span::{Piece, Span};
+use crate::started::Started;
 
 /// A type that tensors are made of.
 ///
@@ -37,6 +42,9 @@ elements! {
 }
 
 /// An ordered subset of a session's ranks, on which collectives are called.
+///
+/// All members must call the same operations, each under its name in any order; unnamed ones are
+/// matched by the order in which they are called.
 #[derive(Clone)]
 pub struct Group {
     pub(crate) inner: Arc<Inner>,
@@ -54,7 +62,12 @@ impl Group {
         self.group.size()
     }
 
-    /// A call with settings of its own.
+    /// The session's ranks of the members, in the group's order.
+    pub fn ranks(&self) -> &[usize] {
+        &self.group.ranks
+    }
+
+    /// A call with settings of its own, matched by its place in the order of calls.
     pub fn call(&self) -> Call<'_> {
         Call { group: self, name: None, scale: Scale::NONE, timeout: self.inner.options.timeout }
     }
@@ -62,6 +75,82 @@ impl Group {
     /// A call under a name: matched by it, in whatever order the ranks get there.
     pub fn named<'a>(&'a self, name: &'a str) -> Call<'a> {
         Call { name: Some(name), ..self.call() }
+    }
+
+    /// Sends a tensor to another member, which receives it under the same name.
+    pub fn send<T: Element>(&self, to: usize, name: &str, tensor: &[T]) -> Result<()> {
+        let span = constant(tensor);
+        self.transfer(self.rank(), to, name, T::DTYPE, tensor.len(), span, Span::EMPTY)
+    }
+
+    /// Receives a tensor from another member.
+    pub fn recv<T: Element>(&self, from: usize, name: &str, tensor: &mut [T]) -> Result<()> {
+        let span = mutable(tensor);
+        self.transfer(from, self.rank(), name, T::DTYPE, tensor.len(), Span::EMPTY, span)
+    }
+
+    /// # Safety
+    /// The pointer must be valid for `count` elements of `dtype`.
+    #[expect(clippy::missing_safety_doc, reason = "stated above")]
+    pub unsafe fn send_raw(
+        &self,
+        to: usize,
+        name: &str,
+        pointer: *const u8,
+        count: usize,
+        dtype: DType,
+    ) -> Result<()> {
+        let span = Span::one(pointer.cast_mut(), count * dtype.size());
+        self.transfer(self.rank(), to, name, dtype, count, span, Span::EMPTY)
+    }
+
+    /// Receives `count` elements of `dtype`.
+    ///
+    /// # Safety
+    /// The pointer must be valid for writes of `count` elements of `dtype`.
+    pub unsafe fn recv_raw(
+        &self,
+        from: usize,
+        name: &str,
+        pointer: *mut u8,
+        count: usize,
+        dtype: DType,
+    ) -> Result<()> {
+        let span = Span::one(pointer, count * dtype.size());
+        self.transfer(from, self.rank(), name, dtype, count, Span::EMPTY, span)
+    }
+
+    fn transfer(
+        &self,
+        from: usize,
+        to: usize,
+        name: &str,
+        dtype: DType,
+        count: usize,
+        send: Span,
+        recv: Span,
+    ) -> Result<()> {
+        self.inner.check_usable()?;
+        let label = Label { kind: Kind::Transfer, name: Some(name), sequence: 0 };
+        let other = if from == self.rank() { to } else { from };
+        if other >= self.size() || from == to {
+            return Err(Error::Invalid {
+                operation: label.to_string(),
+                problem: format!("there is no other rank {other} in a group of {}", self.size()),
+            });
+        }
+        let key = self.group.transfer_key(name, from, to);
+        let pair = self.inner.pair(self.group.ranks[from], self.group.ranks[to]);
+        let request = Request {
+            kind: Kind::Transfer,
+            dtype,
+            count: count as u64,
+            send,
+            recv,
+            ..Request::EMPTY
+        };
+        let mut operation = Operation::new(&self.inner, &pair, key, &request);
+        self.inner.drive(&pair, &mut operation, label, self.inner.options.timeout)
     }
 }
 
@@ -74,8 +163,141 @@ pub struct Call<'a> {
     timeout: Duration,
 }
 
-impl Call<'_> {
-    /// Multiplies the values before and the result after they are combined.
+/// A call whose arguments have been checked.
+pub struct Prepared<'a> {
+    call: Call<'a>,
+    request: Request,
+    tables: Tables,
+}
+
+/// What a request's spans and parts point into.
+#[derive(Default)]
+pub(crate) struct Tables {
+    send_parts: Vec<(usize, usize)>,
+    recv_parts: Vec<(usize, usize)>,
+    send: Vec<Piece>,
+    recv: Vec<Piece>,
+}
+
+// SAFETY: pieces are descriptions of memory whose validity the maker of the call promised.
+unsafe impl Send for Tables {}
+// SAFETY: as above; tables are only read.
+unsafe impl Sync for Tables {}
+
+thread_local! {
+    /// Tables of earlier calls, so that lists take no memory anew.
+    static SPARE: RefCell<Vec<Vec<Piece>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A started operation on raw memory.
+pub struct Handle {
+    started: Arc<Started>,
+}
+
+impl Handle {
+    /// Whether it is over; moves it on if it is not.
+    pub fn test(&self) -> bool {
+        self.started.test()
+    }
+
+    /// Waits for the end.
+    pub fn wait(&self) -> Result<()> {
+        self.started.wait()
+    }
+
+    /// Gives it up, on every member.
+    pub fn abort(&self) {
+        self.started.abort();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.started.abandon();
+    }
+}
+
+/// A started operation that owns its buffer.
+pub struct Pending<T> {
+    // Dropped first: afterwards nobody touches the buffer.
+    handle: Handle,
+    buffer: Vec<T>,
+}
+
+impl<T> Pending<T> {
+    /// Whether it is over; moves it on if it is not.
+    pub fn test(&self) -> bool {
+        self.handle.test()
+    }
+
+    /// Gives it up, on every member.
+    pub fn abort(&self) {
+        self.handle.abort();
+    }
+
+    /// Waits for the end and gives the buffer back.
+    pub fn wait(self) -> Result<Vec<T>> {
+        self.handle.wait()?;
+        Ok(self.buffer)
+    }
+}
+
+impl Prepared<'_> {
+    /// Runs the call on this thread.
+    #[inline]
+    pub fn run(self) -> Result<()> {
+        let Group { inner, group } = self.call.group;
+        inner.check_usable()?;
+        let (key, sequence) = group.key(self.call.name);
+        let label = Label { kind: self.request.kind, name: self.call.name, sequence };
+        let mut operation = Operation::new(inner, group, key, &self.request);
+        let result = inner.drive(group, &mut operation, label, self.call.timeout);
+        self.tables.recycle();
+        result
+    }
+
+    /// Starts the call; the engine thread moves it on.
+    pub fn start(self) -> Result<Handle> {
+        let Group { inner, group } = self.call.group;
+        inner.check_usable()?;
+        let (key, sequence) = group.key(self.call.name);
+        let label = Label { kind: self.request.kind, name: self.call.name, sequence };
+        let operation = Operation::new(inner, group, key, &self.request);
+        let started = Started::new(
+            Arc::clone(inner),
+            Arc::clone(group),
+            operation,
+            label,
+            self.call.timeout,
+            self.tables,
+        );
+        // A first push on this thread: peers see the posting without waiting for the engine.
+        if !started.poll().0 {
+            inner.engine.take(Arc::clone(&started));
+        }
+        Ok(Handle { started })
+    }
+}
+
+impl Tables {
+    fn recycle(self) {
+        for mut list in [self.send, self.recv] {
+            if list.capacity() > 0 {
+                list.clear();
+                SPARE.with_borrow_mut(|spare| spare.push(list));
+            }
+        }
+    }
+
+    fn pieces(from: impl Iterator<Item = Piece>) -> Vec<Piece> {
+        let mut list = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        list.extend(from);
+        list
+    }
+}
+
+impl<'a> Call<'a> {
+    /// Multiplies the values before and the result after they are combined (floats only).
     #[must_use]
     pub fn scaled(mut self, before: f64, after: f64) -> Self {
         self.scale = Scale { before, after };
@@ -89,57 +311,599 @@ impl Call<'_> {
         self
     }
 
-    fn run(&self, request: &Request) -> Result<()> {
-        let Group { inner, group } = self.group;
-        inner.check_usable()?;
-        let (key, sequence) = group.key(self.name);
-        let label = Label { kind: request.kind, name: self.name, sequence };
-        let mut operation = Operation::new(inner, group, key, request);
-        inner.drive(group, &mut operation, label, self.timeout)
+    fn invalid<T>(&self, kind: Kind, problem: String) -> Result<T> {
+        let label = Label { kind, name: self.name, sequence: 0 };
+        let operation = match self.name {
+            Some(_) => label.to_string(),
+            None => kind.name().to_owned(),
+        };
+        Err(Error::Invalid { operation, problem })
     }
 
-    fn request<T: Element>(&self, kind: Kind, send: Span, recv: Span, count: usize) -> Request {
-        Request {
-            kind,
-            dtype: T::DTYPE,
-            op: ReduceOp::Sum,
-            scale: self.scale,
-            root: 0,
-            count: count as u64,
-            send,
-            recv,
-            send_parts: Parts::None,
-            recv_parts: Parts::None,
-            settings: 0,
+    #[inline]
+    fn prepared(self, request: Request) -> Prepared<'a> {
+        let request = Request { scale: self.scale, settings: self.settings(), ..request };
+        Prepared { call: self, request, tables: Tables::default() }
+    }
+
+    /// A digest of the settings on which all members must agree.
+    #[inline]
+    fn settings(&self) -> u32 {
+        if self.scale == Scale::NONE {
+            return 0;
         }
-    }
-
-    /// Everybody waits for everybody.
-    pub fn barrier(&self) -> Result<()> {
-        self.run(&self.request::<u8>(Kind::Barrier, Span::EMPTY, Span::EMPTY, 0))
-    }
-
-    /// Combines the values of all members in place.
-    pub fn all_reduce<T: Element>(&self, tensor: &mut [T], op: ReduceOp) -> Result<()> {
-        self.check_op(Kind::AllReduce, T::DTYPE, op)?;
-        let span = mutable(tensor);
-        let request = self.request::<T>(Kind::AllReduce, span, span, tensor.len());
-        self.run(&Request { op, ..request })
+        let bits = self.scale.before.to_bits() ^ self.scale.after.to_bits().rotate_left(17);
+        (bits ^ (bits >> 32)) as u32 | 1
     }
 
     fn check_op(&self, kind: Kind, dtype: DType, op: ReduceOp) -> Result<()> {
-        let problem = if !op.applies_to(dtype) {
-            format!("{op} is not defined for {dtype}")
-        } else if self.scale != Scale::NONE && !dtype.is_float() {
-            format!("scaling is not defined for {dtype}")
-        } else {
-            return Ok(());
-        };
-        Err(Error::Invalid {
-            operation: Label { kind, name: self.name, sequence: 0 }.to_string(),
-            problem,
+        if !op.applies_to(dtype) {
+            return self.invalid(kind, format!("{op} is not defined for {dtype}"));
+        }
+        if self.scale != Scale::NONE && !dtype.is_float() {
+            return self.invalid(kind, format!("scaling is not defined for {dtype}"));
+        }
+        Ok(())
+    }
+
+    fn check_root(&self, kind: Kind, root: usize) -> Result<()> {
+        if root >= self.group.size() {
+            let size = self.group.size();
+            return self.invalid(kind, format!("root {root} is not below the size {size}"));
+        }
+        Ok(())
+    }
+
+    /// Cuts a tensor that several hosts reduce together into one segment for each member.
+    fn cut(&self, count: usize, dtype: DType) -> Parts {
+        Parts::Cut { base: 0, count, parts: self.group.size(), size: dtype.size() }
+    }
+
+    /// Everybody waits for everybody.
+    pub fn barrier(self) -> Result<()> {
+        self.prepare_barrier().run()
+    }
+
+    /// A barrier, to be run or started.
+    pub fn prepare_barrier(self) -> Prepared<'a> {
+        self.prepared(Request { kind: Kind::Barrier, ..Request::EMPTY })
+    }
+
+    /// Combines `count` elements of all members; `send` and `recv` may be the same.
+    ///
+    /// # Safety
+    /// Both pointers must be valid for `count` elements until the call is over, equal or disjoint.
+    #[inline]
+    pub unsafe fn prepare_all_reduce(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        count: usize,
+        dtype: DType,
+        op: ReduceOp,
+    ) -> Result<Prepared<'a>> {
+        self.check_op(Kind::AllReduce, dtype, op)?;
+        let bytes = count * dtype.size();
+        Ok(self.prepared(Request {
+            kind: Kind::AllReduce,
+            dtype,
+            op,
+            count: count as u64,
+            send: Span::one(send.cast_mut(), bytes),
+            recv: Span::one(recv, bytes),
+            send_parts: self.cut(count, dtype),
+            ..Request::EMPTY
+        }))
+    }
+
+    /// Combines the values of all members in place.
+    #[inline]
+    pub fn all_reduce<T: Element>(self, tensor: &mut [T], op: ReduceOp) -> Result<()> {
+        let pointer = tensor.as_mut_ptr().cast::<u8>();
+        // SAFETY: the slice is borrowed mutably until the call is over.
+        unsafe { self.prepare_all_reduce(pointer, pointer, tensor.len(), T::DTYPE, op) }?.run()
+    }
+
+    /// Combines the values of all members into another slice of the same length.
+    pub fn all_reduce_into<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+        op: ReduceOp,
+    ) -> Result<()> {
+        self.same_length(Kind::AllReduce, send.len(), recv.len())?;
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        unsafe { self.prepare_all_reduce(from, to, send.len(), T::DTYPE, op) }?.run()
+    }
+
+    /// Starts combining the values of all members in place.
+    pub fn start_all_reduce<T: Element>(
+        self,
+        mut tensor: Vec<T>,
+        op: ReduceOp,
+    ) -> Result<Pending<T>> {
+        let pointer = tensor.as_mut_ptr().cast::<u8>();
+        // SAFETY: the buffer's memory belongs to the result, which ends the operation first.
+        let prepared =
+            unsafe { self.prepare_all_reduce(pointer, pointer, tensor.len(), T::DTYPE, op) }?;
+        Ok(Pending { handle: prepared.start()?, buffer: tensor })
+    }
+
+    /// Combines a list of tensors of one type as if they were one.
+    ///
+    /// # Safety
+    /// All pieces must be valid until the call is over; the i-th pieces of both lists must have
+    /// the same length and be equal or disjoint, and no other pieces may overlap.
+    pub unsafe fn prepare_all_reduce_list(
+        self,
+        send: impl Iterator<Item = Piece>,
+        recv: impl Iterator<Item = Piece>,
+        dtype: DType,
+        op: ReduceOp,
+    ) -> Result<Prepared<'a>> {
+        self.check_op(Kind::AllReduce, dtype, op)?;
+        let (send, recv) = (Tables::pieces(send), Tables::pieces(recv));
+        let (from, to) = (Span::many(&send), Span::many(&recv));
+        if from.bytes() != to.bytes() || from.bytes() % dtype.size() != 0 {
+            let problem = format!("lists of {} and {} bytes", from.bytes(), to.bytes());
+            return self.invalid(Kind::AllReduce, problem);
+        }
+        let count = from.bytes() / dtype.size();
+        let mut prepared = self.prepared(Request {
+            kind: Kind::AllReduce,
+            dtype,
+            op,
+            count: count as u64,
+            send: from,
+            recv: to,
+            send_parts: self.cut(count, dtype),
+            ..Request::EMPTY
+        });
+        prepared.tables = Tables { send, recv, ..Tables::default() };
+        Ok(prepared)
+    }
+
+    /// Combines every tensor of a list in place, in one operation.
+    pub fn all_reduce_list<T: Element>(self, tensors: &mut [&mut [T]], op: ReduceOp) -> Result<()> {
+        let pieces: Vec<Piece> = tensors
+            .iter_mut()
+            .map(|tensor| Piece {
+                pointer: tensor.as_mut_ptr().cast(),
+                bytes: size_of_val::<[T]>(tensor),
+            })
+            .collect();
+        let list = || pieces.iter().copied();
+        // SAFETY: the slices are borrowed mutably until the call is over, so none overlap.
+        unsafe { self.prepare_all_reduce_list(list(), list(), T::DTYPE, op) }?.run()
+    }
+
+    /// Combines values at the root; elsewhere `recv` is not touched and may be null.
+    ///
+    /// # Safety
+    /// `send`, and `recv` at the root, must be valid for `count` elements until the call is over,
+    /// equal or disjoint.
+    pub unsafe fn prepare_reduce(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        count: usize,
+        dtype: DType,
+        op: ReduceOp,
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        self.check_op(Kind::Reduce, dtype, op)?;
+        self.check_root(Kind::Reduce, root)?;
+        let bytes = count * dtype.size();
+        let recv =
+            if self.group.rank() == root { Span::one(recv, bytes) } else { Span::EMPTY };
+        Ok(self.prepared(Request {
+            kind: Kind::Reduce,
+            dtype,
+            op,
+            root,
+            count: count as u64,
+            send: Span::one(send.cast_mut(), bytes),
+            recv,
+            send_parts: self.cut(count, dtype),
+            ..Request::EMPTY
+        }))
+    }
+
+    /// Combines the values of all members in the root's slice; the others' stay as they are.
+    pub fn reduce<T: Element>(self, tensor: &mut [T], op: ReduceOp, root: usize) -> Result<()> {
+        let pointer = tensor.as_mut_ptr().cast::<u8>();
+        // SAFETY: the slice is borrowed mutably until the call is over.
+        unsafe { self.prepare_reduce(pointer, pointer, tensor.len(), T::DTYPE, op, root) }?.run()
+    }
+
+    /// The root's `count` elements reach everybody, in place.
+    ///
+    /// # Safety
+    /// The pointer must be valid for `count` elements until the call is over.
+    pub unsafe fn prepare_broadcast(
+        self,
+        pointer: *mut u8,
+        count: usize,
+        dtype: DType,
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        self.check_root(Kind::Broadcast, root)?;
+        let span = Span::one(pointer, count * dtype.size());
+        Ok(self.prepared(Request {
+            kind: Kind::Broadcast,
+            dtype,
+            root,
+            count: count as u64,
+            send: span,
+            recv: span,
+            ..Request::EMPTY
+        }))
+    }
+
+    /// The root's values reach everybody.
+    pub fn broadcast<T: Element>(self, tensor: &mut [T], root: usize) -> Result<()> {
+        let pointer = tensor.as_mut_ptr().cast();
+        // SAFETY: the slice is borrowed mutably until the call is over.
+        unsafe { self.prepare_broadcast(pointer, tensor.len(), T::DTYPE, root) }?.run()
+    }
+
+    /// Combines all members' values; member `i` keeps the `i`-th part of `count` elements.
+    ///
+    /// # Safety
+    /// `send` must be valid for `count` elements a member, `recv` for `count`, until the call is
+    /// over; `recv` may be the own part of `send`, else they must be disjoint.
+    pub unsafe fn prepare_reduce_scatter(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        count: usize,
+        dtype: DType,
+        op: ReduceOp,
+    ) -> Result<Prepared<'a>> {
+        self.check_op(Kind::ReduceScatter, dtype, op)?;
+        let bytes = count * dtype.size();
+        Ok(self.prepared(Request {
+            kind: Kind::ReduceScatter,
+            dtype,
+            op,
+            count: count as u64,
+            send: Span::one(send.cast_mut(), bytes * self.group.size()),
+            recv: Span::one(recv, bytes),
+            send_parts: Parts::Equal(bytes),
+            ..Request::EMPTY
+        }))
+    }
+
+    /// Combines all members' values; each keeps its part.
+    pub fn reduce_scatter<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+        op: ReduceOp,
+    ) -> Result<()> {
+        self.same_length(Kind::ReduceScatter, send.len(), recv.len() * self.group.size())?;
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        unsafe { self.prepare_reduce_scatter(from, to, recv.len(), T::DTYPE, op) }?.run()
+    }
+
+    /// Everybody gets everybody's `count` elements.
+    ///
+    /// # Safety
+    /// `send` must be valid for `count` elements and `recv` for `count` a member until the call
+    /// is over; `send` may be the own part of `recv`, else they must be disjoint.
+    pub unsafe fn prepare_all_gather(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        count: usize,
+        dtype: DType,
+    ) -> Prepared<'a> {
+        let bytes = count * dtype.size();
+        self.prepared(Request {
+            kind: Kind::AllGather,
+            dtype,
+            count: count as u64,
+            send: Span::one(send.cast_mut(), bytes),
+            recv: Span::one(recv, bytes * self.group.size()),
+            recv_parts: Parts::Equal(bytes),
+            ..Request::EMPTY
         })
     }
+
+    /// Everybody gets everybody's values.
+    pub fn all_gather<T: Element>(self, send: &[T], recv: &mut [T]) -> Result<()> {
+        self.same_length(Kind::AllGather, send.len() * self.group.size(), recv.len())?;
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        unsafe { self.prepare_all_gather(from, to, send.len(), T::DTYPE) }.run()
+    }
+
+    /// Everybody gets everybody's values; member `i` sends `counts[i]` elements.
+    ///
+    /// # Safety
+    /// As for [`Self::prepare_all_gather`], with the lengths that `counts` tells.
+    pub unsafe fn prepare_all_gather_v(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        counts: &[usize],
+        dtype: DType,
+    ) -> Result<Prepared<'a>> {
+        let recv_parts = self.parts(Kind::AllGatherV, counts, dtype)?;
+        let own = recv_parts[self.group.rank()].1;
+        let total = recv_parts.last().map_or(0, |(offset, bytes)| offset + bytes);
+        let mut prepared = self.prepared(Request {
+            kind: Kind::AllGatherV,
+            dtype,
+            count: (own / dtype.size()) as u64,
+            send: Span::one(send.cast_mut(), own),
+            recv: Span::one(recv, total),
+            recv_parts: Parts::Table(recv_parts.as_ptr()),
+            ..Request::EMPTY
+        });
+        // All members must hold the same counts.
+        prepared.request.settings ^= counts_digest(counts);
+        prepared.tables.recv_parts = recv_parts;
+        Ok(prepared)
+    }
+
+    /// Everybody gets everybody's values; member `i` sends `counts[i]` elements.
+    pub fn all_gather_v<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+    ) -> Result<()> {
+        let own = counts.get(self.group.rank()).copied().unwrap_or(0);
+        self.same_length(Kind::AllGatherV, send.len(), own)?;
+        self.same_length(Kind::AllGatherV, counts.iter().sum(), recv.len())?;
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        unsafe { self.prepare_all_gather_v(from, to, counts, T::DTYPE) }?.run()
+    }
+
+    /// The root gets everybody's `count` elements; elsewhere `recv` may be null.
+    ///
+    /// # Safety
+    /// As for [`Self::prepare_all_gather`], `recv` only at the root.
+    pub unsafe fn prepare_gather(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        count: usize,
+        dtype: DType,
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        self.check_root(Kind::Gather, root)?;
+        let bytes = count * dtype.size();
+        let is_root = self.group.rank() == root;
+        let recv = if is_root { Span::one(recv, bytes * self.group.size()) } else { Span::EMPTY };
+        Ok(self.prepared(Request {
+            kind: Kind::Gather,
+            dtype,
+            root,
+            count: count as u64,
+            send: Span::one(send.cast_mut(), bytes),
+            recv,
+            recv_parts: Parts::Equal(bytes),
+            ..Request::EMPTY
+        }))
+    }
+
+    /// The root gets everybody's values; elsewhere `recv` may be empty.
+    pub fn gather<T: Element>(self, send: &[T], recv: &mut [T], root: usize) -> Result<()> {
+        if self.group.rank() == root {
+            self.same_length(Kind::Gather, send.len() * self.group.size(), recv.len())?;
+        }
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        unsafe { self.prepare_gather(from, to, send.len(), T::DTYPE, root) }?.run()
+    }
+
+    /// Member `i` gets the root's `i`-th part of `count` elements; elsewhere `send` may be null.
+    ///
+    /// # Safety
+    /// `recv` must be valid for `count` elements and the root's `send` for `count` a member until
+    /// the call is over; the root's `recv` may be its own part, else they must be disjoint.
+    pub unsafe fn prepare_scatter(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        count: usize,
+        dtype: DType,
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        self.check_root(Kind::Scatter, root)?;
+        let bytes = count * dtype.size();
+        let is_root = self.group.rank() == root;
+        let total = bytes * self.group.size();
+        let send = if is_root { Span::one(send.cast_mut(), total) } else { Span::EMPTY };
+        Ok(self.prepared(Request {
+            kind: Kind::Scatter,
+            dtype,
+            root,
+            count: count as u64,
+            send,
+            recv: Span::one(recv, bytes),
+            send_parts: Parts::Equal(bytes),
+            ..Request::EMPTY
+        }))
+    }
+
+    /// Member `i` gets the `i`-th part of the root's values; elsewhere `send` may be empty.
+    pub fn scatter<T: Element>(self, send: &[T], recv: &mut [T], root: usize) -> Result<()> {
+        if self.group.rank() == root {
+            self.same_length(Kind::Scatter, send.len(), recv.len() * self.group.size())?;
+        }
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        unsafe { self.prepare_scatter(from, to, recv.len(), T::DTYPE, root) }?.run()
+    }
+
+    /// Member `i` sends its `j`-th part of `count` elements to member `j`.
+    ///
+    /// # Safety
+    /// Both pointers must be valid for `count` elements a member until the call is over, and
+    /// disjoint.
+    pub unsafe fn prepare_all_to_all(
+        self,
+        send: *const u8,
+        recv: *mut u8,
+        count: usize,
+        dtype: DType,
+    ) -> Prepared<'a> {
+        let bytes = count * dtype.size();
+        self.prepared(Request {
+            kind: Kind::AllToAll,
+            dtype,
+            count: count as u64,
+            send: Span::one(send.cast_mut(), bytes * self.group.size()),
+            recv: Span::one(recv, bytes * self.group.size()),
+            send_parts: Parts::Equal(bytes),
+            recv_parts: Parts::Equal(bytes),
+            ..Request::EMPTY
+        })
+    }
+
+    /// Everybody sends a part to everybody.
+    pub fn all_to_all<T: Element>(self, send: &[T], recv: &mut [T]) -> Result<()> {
+        self.same_length(Kind::AllToAll, send.len(), recv.len())?;
+        let size = self.group.size();
+        if send.len() % size != 0 {
+            let problem = format!("{} elements do not divide among {size} ranks", send.len());
+            return self.invalid(Kind::AllToAll, problem);
+        }
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        unsafe { self.prepare_all_to_all(from, to, send.len() / size, T::DTYPE) }.run()
+    }
+
+    /// Member `i` sends `send_counts[j]` elements to member `j` and gets `recv_counts[j]`.
+    ///
+    /// # Safety
+    /// The pointers must be valid for the sums of the counts until the call is over, and disjoint.
+    pub unsafe fn prepare_all_to_all_v(
+        self,
+        send: *const u8,
+        send_counts: &[usize],
+        recv: *mut u8,
+        recv_counts: &[usize],
+        dtype: DType,
+    ) -> Result<Prepared<'a>> {
+        let send_parts = self.parts(Kind::AllToAllV, send_counts, dtype)?;
+        let recv_parts = self.parts(Kind::AllToAllV, recv_counts, dtype)?;
+        let total = |parts: &[(usize, usize)]| parts.last().map_or(0, |(at, bytes)| at + bytes);
+        let mut prepared = self.prepared(Request {
+            kind: Kind::AllToAllV,
+            dtype,
+            count: (total(&send_parts) / dtype.size()) as u64,
+            send: Span::one(send.cast_mut(), total(&send_parts)),
+            recv: Span::one(recv, total(&recv_parts)),
+            send_parts: Parts::Table(send_parts.as_ptr()),
+            recv_parts: Parts::Table(recv_parts.as_ptr()),
+            ..Request::EMPTY
+        });
+        prepared.tables.send_parts = send_parts;
+        prepared.tables.recv_parts = recv_parts;
+        Ok(prepared)
+    }
+
+    /// Everybody sends a part of its own length to everybody.
+    ///
+    /// The lengths are exchanged first: where they do not fit, every member gets an error.
+    pub fn all_to_all_v<T: Element>(
+        self,
+        send: &[T],
+        send_counts: &[usize],
+        recv: &mut [T],
+        recv_counts: &[usize],
+    ) -> Result<()> {
+        self.same_length(Kind::AllToAllV, send_counts.iter().sum(), send.len())?;
+        self.same_length(Kind::AllToAllV, recv_counts.iter().sum(), recv.len())?;
+        self.check_splits(send_counts, recv_counts)?;
+        let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
+        let prepared =
+            unsafe { self.prepare_all_to_all_v(from, send_counts, to, recv_counts, T::DTYPE) }?;
+        prepared.run()
+    }
+
+    /// Compares what members send one another with what they expect, before data moves.
+    pub fn check_splits(self, send_counts: &[usize], recv_counts: &[usize]) -> Result<()> {
+        let size = self.group.size();
+        self.parts(Kind::AllToAllV, send_counts, DType::U8)?;
+        self.parts(Kind::AllToAllV, recv_counts, DType::U8)?;
+        let mine: Vec<u64> =
+            send_counts.iter().chain(recv_counts).map(|count| *count as u64).collect();
+        let mut all = vec![0u64; 2 * size * size];
+        let name = self.name.map(|name| format!("{name}/splits"));
+        Call { name: name.as_deref(), scale: Scale::NONE, ..self }.all_gather(&mine, &mut all)?;
+        for from in 0..size {
+            for to in 0..size {
+                let sent = all[from * 2 * size + to];
+                let expected = all[to * 2 * size + size + from];
+                if sent != expected {
+                    let label = Label { kind: Kind::AllToAllV, name: self.name, sequence: 0 };
+                    return Err(Error::Mismatch {
+                        operation: label.to_string(),
+                        details: format!(
+                            "rank {} sends {sent} elements to rank {}, which expects {expected}",
+                            self.group.group.ranks[from], self.group.group.ranks[to]
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Do all members hold the same bytes?
+    pub fn consensus(self, bytes: &[u8]) -> Result<bool> {
+        let mut mine = [0u8; 40];
+        mine[..8].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        mine[8..].copy_from_slice(digest.as_ref());
+        let mut all = vec![0u8; mine.len() * self.group.size()];
+        self.all_gather(&mine, &mut all)?;
+        Ok(all.chunks(mine.len()).all(|one| one == mine))
+    }
+
+    fn parts(&self, kind: Kind, counts: &[usize], dtype: DType) -> Result<Vec<(usize, usize)>> {
+        if counts.len() != self.group.size() {
+            let size = self.group.size();
+            return self.invalid(kind, format!("{} counts for {size} ranks", counts.len()));
+        }
+        let mut offset = 0usize;
+        let mut parts = Vec::with_capacity(counts.len());
+        for count in counts {
+            let bytes = count.checked_mul(dtype.size());
+            let Some(next) = bytes.and_then(|bytes| offset.checked_add(bytes)) else {
+                return self.invalid(kind, "the counts add up to more than memory".into());
+            };
+            parts.push((offset, next - offset));
+            offset = next;
+        }
+        Ok(parts)
+    }
+
+    fn same_length(&self, kind: Kind, one: usize, other: usize) -> Result<()> {
+        if one == other {
+            return Ok(());
+        }
+        self.invalid(kind, format!("buffers of {one} and {other} elements do not fit"))
+    }
+}
+
+fn counts_digest(counts: &[usize]) -> u32 {
+    counts.iter().fold(0x811c_9dc5_u32, |digest, count| {
+        (digest ^ *count as u32 ^ (*count >> 32) as u32).wrapping_mul(0x0100_0193).rotate_left(5)
+    })
+}
+
+fn constant<T>(tensor: &[T]) -> Span {
+    Span::one(tensor.as_ptr().cast_mut().cast(), size_of_val(tensor))
 }
 
 fn mutable<T>(tensor: &mut [T]) -> Span {

@@ -3,13 +3,18 @@
 //! A blocking call polls on the caller's own thread; a started operation is polled by the engine
 //! thread, or by whoever waits for it. Nothing in here blocks.
 
+#![expect(unsafe_code, reason = "spans of the request are handed to kernels")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::descriptor::{Descriptor, Kind, describe_disagreement};
 use crate::dtype::{DType, ReduceOp};
 use crate::error::Error;
 use crate::group::GroupInner;
-use crate::kernels::Scale;
+use crate::hierarchy::Hierarchy;
+use crate::kernels::{self, Destination, Scale, Store};
 use crate::key::Key;
 use crate::local::attend::{Attendance, Failure};
 use crate::local::board::WINDOW_BYTES;
@@ -18,6 +23,7 @@ use crate::local::transfer::{Parts, Sink, Transfer};
 use crate::local::{Party, Refusal};
 use crate::session::Inner;
 use crate::span::Span;
+use crate::stream::exchange::{Exchange, Form, Results, copy_spans};
 use crate::table::Algorithm;
 
 /// What a rank asks for.
@@ -37,6 +43,23 @@ pub(crate) struct Request {
     pub(crate) send_parts: Parts,
     pub(crate) recv_parts: Parts,
     pub(crate) settings: u32,
+}
+
+impl Request {
+    /// Nothing yet.
+    pub(crate) const EMPTY: Self = Self {
+        kind: Kind::Barrier,
+        dtype: DType::U8,
+        op: ReduceOp::Sum,
+        scale: Scale::NONE,
+        root: 0,
+        count: 0,
+        send: Span::EMPTY,
+        recv: Span::EMPTY,
+        send_parts: Parts::None,
+        recv_parts: Parts::None,
+        settings: 0,
+    };
 }
 
 /// How an operation is called in messages.
@@ -91,12 +114,18 @@ enum Body {
     Meet,
     Transfer(Transfer),
     Reduce(Reduce),
+    /// Over connections.
+    Exchange(Box<Exchange>),
+    /// Over hosts with several ranks each.
+    Hierarchy(Box<Hierarchy>),
 }
 
 enum State {
     /// Waiting for a slot.
     Opening,
     Running(Attendance),
+    /// Not in shared memory.
+    Elsewhere,
     Over,
 }
 
@@ -106,6 +135,8 @@ pub(crate) struct Operation {
     descriptor: Descriptor,
     body: Body,
     state: State,
+    /// Set by somebody else to have the operation given up.
+    pub(crate) cancelled: Option<Arc<AtomicBool>>,
 }
 
 impl Operation {
@@ -121,7 +152,15 @@ impl Operation {
             root: request.root as u32,
             settings: request.settings,
         };
-        Self { key, descriptor, body: local_body(inner, group, request), state: State::Opening }
+        let (body, state) = if group.size() == 1 {
+            alone(request);
+            (Body::Meet, State::Over)
+        } else if group.local.is_some() && inner.local.is_some() {
+            (local_body(inner, group, request), State::Opening)
+        } else {
+            (remote_body(inner, group, key, descriptor, request), State::Elsewhere)
+        };
+        Self { key, descriptor, body, state, cancelled: None }
     }
 
     /// Moves what can be moved; `Ok(true)` when the result is there.
@@ -132,59 +171,85 @@ impl Operation {
         group: &GroupInner,
         progressed: &mut bool,
     ) -> Result<bool, Ended> {
-        let Some(party) = party(inner, group) else { return Ok(true) };
         if let State::Opening = self.state {
-            let space = match &self.body {
-                Body::Meet => 0,
-                Body::Transfer(transfer) => transfer.space(&party),
-                Body::Reduce(_) => WINDOW_BYTES,
-            };
-            let mut attendance = match Attendance::open(&party, self.key, self.descriptor, space) {
-                Ok(attendance) => attendance,
-                Err(Refusal::Busy) => return Ok(false),
-                Err(Refusal::Duplicate) => {
-                    self.state = State::Over;
-                    return Err(Ended::Duplicate);
-                }
-            };
-            let (staged, counted) = match &mut self.body {
-                Body::Meet => (0, false),
-                Body::Transfer(transfer) => {
-                    (transfer.prepare(&party, &attendance), transfer.is_counted(&party))
-                }
-                Body::Reduce(reduce) => (reduce.prepare(&party, &attendance), true),
-            };
-            attendance.post(&party, staged, counted);
-            self.state = State::Running(attendance);
+            match self.open(inner, group) {
+                Ok(true) => {}
+                other => return other,
+            }
         }
-        let State::Running(attendance) = &mut self.state else { return Ok(true) };
-        let done = match &mut self.body {
-            Body::Meet => attendance.poll(&party),
-            Body::Transfer(transfer) => transfer.poll(&party, attendance, progressed),
-            Body::Reduce(reduce) => reduce.poll(&party, attendance, progressed),
+        let done = match (&mut self.state, &mut self.body) {
+            (State::Over, _) => return Ok(true),
+            (State::Running(attendance), body) => {
+                let Some(party) = party(inner, group) else { return Ok(true) };
+                let done = match body {
+                    Body::Transfer(transfer) => transfer.poll(&party, attendance, progressed),
+                    Body::Reduce(reduce) => reduce.poll(&party, attendance, progressed),
+                    _ => attendance.poll(&party),
+                };
+                if let Ok(true) = done {
+                    attendance.finish(&party);
+                }
+                done.map_err(Ended::from)
+            }
+            (_, Body::Exchange(exchange)) => match inner.surroundings() {
+                Some(around) => exchange.poll(&around, progressed),
+                None => Ok(false),
+            },
+            (_, Body::Hierarchy(hierarchy)) => hierarchy.poll(inner, progressed),
+            _ => return Ok(true),
         };
         match done {
-            Ok(true) => {
-                attendance.finish(&party);
-                self.state = State::Over;
-                Ok(true)
-            }
-            Ok(false) => Ok(false),
-            Err(failure) => {
-                self.abort(inner, group);
-                Err(failure.into())
-            }
+            Ok(true) => self.state = State::Over,
+            Ok(false) => {}
+            Err(_) => self.abort(inner, group, "the ranks do not agree"),
         }
+        done
+    }
+
+    /// Takes a slot and posts; false when that must wait.
+    #[inline]
+    fn open(&mut self, inner: &Inner, group: &GroupInner) -> Result<bool, Ended> {
+        let Some(party) = party(inner, group) else { return Ok(false) };
+        let space = match &self.body {
+            Body::Transfer(transfer) => transfer.space(&party),
+            Body::Reduce(_) => WINDOW_BYTES,
+            _ => 0,
+        };
+        let mut attendance = match Attendance::open(&party, self.key, self.descriptor, space) {
+            Ok(attendance) => attendance,
+            Err(Refusal::Busy) => return Ok(false),
+            Err(Refusal::Duplicate) => {
+                self.state = State::Over;
+                return Err(Ended::Duplicate);
+            }
+        };
+        let (staged, counted) = match &mut self.body {
+            Body::Transfer(transfer) => {
+                (transfer.prepare(&party, &attendance), transfer.is_counted(&party))
+            }
+            Body::Reduce(reduce) => (reduce.prepare(&party, &attendance), true),
+            _ => (0, false),
+        };
+        attendance.post(&party, staged, counted);
+        self.state = State::Running(attendance);
+        Ok(true)
     }
 
     /// A slower look at things that seldom happen; called now and then while waiting.
     pub(crate) fn check(&mut self, inner: &Inner, group: &GroupInner) -> Result<(), Ended> {
+        if self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Acquire)) {
+            self.abort(inner, group, "it was aborted");
+            return Err(Ended::Aborted(inner.rank, "it was aborted".into()));
+        }
+        if let Body::Hierarchy(hierarchy) = &mut self.body {
+            return hierarchy.check(inner);
+        }
         let Some(party) = party(inner, group) else { return Ok(()) };
         party.local.tidy();
         if let State::Running(attendance) = &self.state
             && let Some(rank) = attendance.someone_aborted(&party)
         {
-            self.abort(inner, group);
+            self.abort(inner, group, "another rank gave up");
             return Err(Failure::Aborted(rank).into());
         }
         Ok(())
@@ -192,34 +257,63 @@ impl Operation {
 
     /// Session ranks that this one waits for.
     pub(crate) fn waiting_for(&self, inner: &Inner, group: &GroupInner) -> Vec<usize> {
-        match (&self.state, party(inner, group)) {
-            (State::Running(attendance), Some(party)) => {
-                let absent = attendance.absent(&party);
-                if absent.is_empty() {
-                    group.ranks.iter().copied().filter(|rank| *rank != inner.rank).collect()
-                } else {
-                    absent
-                }
-            }
-            _ => group.ranks.iter().copied().filter(|rank| *rank != inner.rank).collect(),
+        let absent = match (&self.state, &self.body, party(inner, group)) {
+            (State::Running(attendance), _, Some(party)) => attendance.absent(&party),
+            (_, Body::Exchange(exchange), _) => exchange.waiting_for(),
+            (_, Body::Hierarchy(hierarchy), _) => hierarchy.waiting_for(inner),
+            _ => Vec::new(),
+        };
+        if absent.is_empty() {
+            group.ranks.iter().copied().filter(|rank| *rank != inner.rank).collect()
+        } else {
+            absent
         }
     }
 
     /// Gives the operation up; its memory is free to go afterwards.
-    pub(crate) fn abort(&mut self, inner: &Inner, group: &GroupInner) {
+    pub(crate) fn abort(&mut self, inner: &Inner, group: &GroupInner, reason: &str) {
         if let (State::Running(attendance), Some(party)) = (&mut self.state, party(inner, group)) {
             attendance.abort(&party);
+        }
+        if let State::Elsewhere = self.state {
+            match (&mut self.body, &inner.streams) {
+                (Body::Exchange(exchange), Some(streams)) => exchange.abort(streams, reason),
+                (Body::Hierarchy(hierarchy), _) => hierarchy.abort(inner, reason),
+                _ => {}
+            }
         }
         self.state = State::Over;
     }
 
-    /// Sleeps until a local peer publishes something, unless there is progress already.
+    /// Whether bytes of this operation travel on connections.
+    pub(crate) fn uses_connections(&self) -> bool {
+        matches!(self.body, Body::Exchange(_) | Body::Hierarchy(_))
+    }
+
+    /// Sleeps until something arrives, unless there is progress already.
     pub(crate) fn park(
         &mut self,
         inner: &Inner,
         group: &GroupInner,
         limit: Duration,
     ) -> Result<bool, Ended> {
+        let on_connections = match &self.body {
+            Body::Exchange(_) => true,
+            Body::Hierarchy(hierarchy) => !hierarchy.waits_locally(),
+            _ => false,
+        };
+        if on_connections {
+            if let Some(streams) = &inner.streams {
+                let others = group.ranks.iter().copied().filter(|rank| *rank != inner.rank);
+                // Started operations of a hierarchy also wait for local peers: look often.
+                let limit = match self.body {
+                    Body::Hierarchy(_) => limit.min(Duration::from_millis(1)),
+                    _ => limit,
+                };
+                streams.sleep(others, limit);
+            }
+            return Ok(false);
+        }
         let Some(local) = &inner.local else { return Ok(false) };
         let mut outcome = Ok(false);
         local.park(limit, || {
@@ -241,6 +335,111 @@ fn party<'a>(inner: &'a Inner, group: &'a GroupInner) -> Option<Party<'a>> {
         me: group.me,
         ranks: &group.ranks,
     })
+}
+
+/// A reduction with nobody else: scales only.
+pub(crate) fn reduce_alone(mut send: Span, mut recv: Span, bytes: usize, combine: Combine) {
+    let Combine { dtype, op, scale, divisor } = combine;
+    send.visit(0, bytes, |source, distance, length| {
+        recv.visit(distance, length, |target, inside, length| {
+            let source = source.wrapping_add(inside).cast_const();
+            let destination = Destination { pointer: target, store: Store::Cached };
+            // SAFETY: both spans vouch for their memory; they are the same or disjoint.
+            unsafe {
+                kernels::reduce(
+                    dtype,
+                    op,
+                    scale,
+                    divisor,
+                    &[destination],
+                    &[source],
+                    length / dtype.size(),
+                );
+            }
+        });
+    });
+}
+
+/// An operation of a group of one.
+fn alone(request: &Request) {
+    let Request { kind, dtype, op, scale, send, recv, .. } = *request;
+    if kind.reduces() {
+        reduce_alone(send, recv, recv.bytes(), Combine { dtype, op, scale, divisor: 1 });
+    } else if kind != Kind::Barrier {
+        let (from, length) = match kind {
+            Kind::AllToAllV | Kind::Scatter => request.send_parts.of(0),
+            _ => (0, send.bytes()),
+        };
+        let (to, room) = match kind {
+            Kind::AllToAllV | Kind::AllGatherV => request.recv_parts.of(0),
+            _ => (0, recv.bytes()),
+        };
+        copy_spans(send, from, recv, to, length.min(room));
+    }
+}
+
+/// The way an operation goes when members are on several hosts.
+fn remote_body(
+    inner: &Inner,
+    group: &GroupInner,
+    key: Key,
+    descriptor: Descriptor,
+    request: &Request,
+) -> Body {
+    let members = group.size();
+    let me = group.me;
+    let Request { kind, dtype, op, scale, root, send, recv, .. } = *request;
+    let divisor = if op == ReduceOp::Average { members as u32 } else { 1 };
+    let combine = Combine { dtype, op, scale, divisor };
+    let whole = send.bytes();
+    let form = match kind {
+        Kind::Barrier | Kind::Consensus => Form::Meet,
+        Kind::AllReduce | Kind::Reduce => {
+            let to = (kind == Kind::Reduce).then_some(root);
+            if inner.table.is_flat_across(whole, members) {
+                Form::Flat { combine, to }
+            } else {
+                if to.is_none()
+                    && let Some(hierarchy) =
+                        Hierarchy::new(inner, group, key, descriptor, request, combine)
+                {
+                    return Body::Hierarchy(Box::new(hierarchy));
+                }
+                let segments = request.send_parts;
+                let results = to.map_or(Results::All, Results::To);
+                Form::Segmented { combine, segments, results }
+            }
+        }
+        Kind::ReduceScatter => Form::Segmented {
+            combine,
+            segments: request.send_parts,
+            results: Results::Keep,
+        },
+        Kind::Broadcast | Kind::Transfer => {
+            let (outgoing, incoming) = if me == root {
+                (Parts::Whole(whole), Parts::None)
+            } else {
+                (Parts::None, Parts::Only(root, recv.bytes()))
+            };
+            Form::Copy { outgoing, incoming }
+        }
+        Kind::AllGather | Kind::AllGatherV => {
+            Form::Copy { outgoing: Parts::Whole(whole), incoming: request.recv_parts }
+        }
+        Kind::Gather => Form::Copy {
+            outgoing: Parts::Only(root, whole),
+            incoming: if me == root { request.recv_parts } else { Parts::None },
+        },
+        Kind::Scatter => Form::Copy {
+            outgoing: if me == root { request.send_parts } else { Parts::None },
+            incoming: Parts::Only(root, recv.bytes()),
+        },
+        Kind::AllToAll | Kind::AllToAllV => {
+            Form::Copy { outgoing: request.send_parts, incoming: request.recv_parts }
+        }
+    };
+    let ranks = group.ranks.clone();
+    Body::Exchange(Box::new(Exchange::new(key, descriptor, form, send, recv, ranks, me)))
 }
 
 /// The way an operation goes when all members share a host.

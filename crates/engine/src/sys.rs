@@ -340,3 +340,56 @@ pub(crate) fn ticks() -> u64 {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 }
+
+/// Writes what fits without blocking and without a signal when the other end is gone.
+pub(crate) fn send(fd: BorrowedFd<'_>, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    loop {
+        // SAFETY: IoSlice has the layout of iovec; the message and its parts outlive the call.
+        let sent = unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = parts.as_ptr().cast_mut().cast();
+            message.msg_iovlen = parts.len() as _;
+            libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+        };
+        match check(sent as libc::c_long) {
+            Ok(count) => return Ok(count as usize),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads what there is without blocking, into raw memory and then into `rest`.
+///
+/// `None` when there is nothing now; zero at the end of the stream.
+///
+/// # Safety
+/// `pointer` must be valid for writes of `bytes` bytes.
+pub(crate) unsafe fn receive(
+    fd: BorrowedFd<'_>,
+    pointer: *mut u8,
+    bytes: usize,
+    rest: &mut [u8],
+) -> io::Result<Option<usize>> {
+    let mut parts = [
+        libc::iovec { iov_base: pointer.cast(), iov_len: bytes },
+        libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() },
+    ];
+    let skip = usize::from(bytes == 0);
+    loop {
+        // SAFETY: both parts are valid for writes, by contract and by borrow.
+        let received = unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = parts[skip..].as_mut_ptr();
+            message.msg_iovlen = (2 - skip) as _;
+            libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT)
+        };
+        match check(received as libc::c_long) {
+            Ok(count) => return Ok(Some(count as usize)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

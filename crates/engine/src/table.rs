@@ -22,15 +22,22 @@ pub(crate) struct Table {
     pub(crate) flat: usize,
     /// Bytes of a chunk above.
     pub(crate) chunk: usize,
+    /// Across hosts: flat while a rank sends at most this many bytes in all.
+    pub(crate) flat_across: usize,
 }
 
 impl Default for Table {
     fn default() -> Self {
-        Self { flat: 8 << 10, chunk: 256 << 10 }
+        Self { flat: 8 << 10, chunk: 256 << 10, flat_across: 64 << 10 }
     }
 }
 
 impl Table {
+    /// Whether a reduction across hosts is small enough for everybody to send everything.
+    pub(crate) fn is_flat_across(&self, bytes: usize, members: usize) -> bool {
+        bytes * (members - 1) <= self.flat_across
+    }
+
     #[inline]
     pub(crate) fn all_reduce(&self, bytes: usize, _members: usize) -> Algorithm {
         if bytes <= self.flat {

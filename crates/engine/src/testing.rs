@@ -1,69 +1,87 @@
 //! Sessions whose ranks are threads of this process, for tests and examples.
+//!
+//! ```
+//! use carole_engine::{ReduceOp, testing};
+//!
+//! let sums = testing::spawn(3, |session| {
+//!     let mut tensor = [session.rank() as f32; 4];
+//!     session.world().call().all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+//!     tensor[0]
+//! });
+//! assert_eq!(sums, [3.0, 3.0, 3.0]);
+//! ```
 
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr};
 
-use carole_plan::{Generation, PeerId};
+use carole_plan::{Generation, Member, Membership, PeerId};
 
-use crate::local::Local;
-use crate::local::board::Board;
-use crate::session::{Inner, Options, Session};
-use crate::sys::Mapping;
+use crate::form::Peer;
+use crate::session::{Options, Session};
 
-/// Runs `body` on `size` ranks, each a thread with its own session, and returns what they return.
+/// Runs `body` on `size` ranks that share memory, each a thread with its own session.
 ///
 /// # Panics
-/// When a rank panics.
+/// When a session cannot be formed or a rank panics.
 pub fn spawn<R: Send>(size: usize, body: impl Fn(Session) -> R + Sync) -> Vec<R> {
-    let sessions = sessions(size, &Options::default());
+    spawn_on(&vec![0; size], &Options::default(), body)
+}
+
+/// Runs `body` on one rank for each entry of `hosts`, which tells the rank's host: ranks of one
+/// host share memory, others are connected by TCP over loopback.
+///
+/// # Panics
+/// When a session cannot be formed or a rank panics.
+pub fn spawn_on<R: Send>(
+    hosts: &[usize],
+    options: &Options,
+    body: impl Fn(Session) -> R + Sync,
+) -> Vec<R> {
+    let peers = peers(hosts);
+    let membership = membership(&peers, hosts, 1);
     std::thread::scope(|scope| {
-        let handles: Vec<_> =
-            sessions.into_iter().map(|session| scope.spawn(|| body(session))).collect();
+        let handles: Vec<_> = peers
+            .iter()
+            .map(|peer| {
+                scope.spawn(|| body(peer.form(&membership, options).expect("a session")))
+            })
+            .collect();
         handles.into_iter().map(|handle| handle.join().expect("a rank panicked")).collect()
     })
 }
 
-/// The sessions of `size` ranks that share memory in this process.
-pub fn sessions(size: usize, options: &Options) -> Vec<Session> {
-    let mapping = Arc::new(Mapping::anonymous(Board::bytes(size)).expect("memory"));
-    (0..size).map(|rank| member(&mapping, size, rank, options)).collect()
+/// Peers on loopback, one for each entry of `hosts`.
+///
+/// # Panics
+/// When a peer cannot listen.
+pub fn peers(hosts: &[usize]) -> Vec<Peer> {
+    use ring::rand::{SecureRandom, SystemRandom};
+    hosts
+        .iter()
+        .enumerate()
+        .map(|(rank, host)| {
+            let mut incarnation = [0u8; 16];
+            SystemRandom::new().fill(&mut incarnation).expect("random bytes");
+            let id = PeerId {
+                host: format!("host-{host}"),
+                slot: rank as u16,
+                incarnation: u128::from_le_bytes(incarnation),
+            };
+            let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            Peer::bind(id, "testing", b"a token for tests", address).expect("a peer")
+        })
+        .collect()
 }
 
-fn member(mapping: &Arc<Mapping>, size: usize, rank: usize, options: &Options) -> Session {
-    let peers = (0..size)
-        .map(|slot| PeerId { host: "local".into(), slot: slot as u16, incarnation: slot as u128 })
+/// The membership of some peers, as a coordinator would publish it.
+pub fn membership(peers: &[Peer], hosts: &[usize], counter: u32) -> Membership {
+    let members = peers
+        .iter()
+        .zip(hosts)
+        .map(|(peer, host)| {
+            let mut endpoint = peer.endpoint().clone();
+            endpoint.machine = format!("machine-{host}");
+            Member { peer: peer.id().clone(), endpoint }
+        })
         .collect();
-    let board = Board::new(Arc::clone(mapping), size, rank);
-    let local = Local::new(board, Vec::new());
-    Session::from_inner(Inner::new(
-        rank,
-        peers,
-        Generation { term: 1, counter: 1 },
-        options.clone(),
-        Some(local),
-        (0..size).map(|rank| Some(rank as u8)).collect(),
-        vec![0; size],
-    ))
-}
-
-/// A region that forked processes share, for measurements.
-#[derive(Clone)]
-pub struct Shared {
-    mapping: Arc<Mapping>,
-    size: usize,
-}
-
-impl Shared {
-    /// A region for `size` ranks.
-    pub fn new(size: usize) -> Self {
-        use std::os::fd::AsFd;
-        let bytes = Board::bytes(size);
-        let fd = crate::sys::memfd(c"spike", bytes).expect("memfd");
-        let mapping = Mapping::shared(fd.as_fd(), bytes, true).expect("mapping");
-        Self { mapping: Arc::new(mapping), size }
-    }
-
-    /// The session of one rank; call it in the process that will use it.
-    pub fn session(&self, rank: usize) -> Session {
-        member(&self.mapping, self.size, rank, &Options::default())
-    }
+    Membership { generation: Generation { term: 1, counter }, members }
 }

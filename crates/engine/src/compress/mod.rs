@@ -24,12 +24,28 @@
 //! Each block of [`BLOCK`] numbers, the last one shorter, is its peak (`f32`, little endian) and
 //! then one signed byte a number: `q` stands for `q / 127 * peak`. The peak travels rather than the
 //! step because a step of a tiny peak would lose its digits. A peak with its sign set marks
-//! a block with infinities or NaNs: there -128 is NaN, 127 and -127 are the infinities, and any other
-//! `q` stands for `q / 126 * peak`. Any bytes decode to some numbers; nothing is refused.
+//! a block with infinities or NaNs: there -128 is NaN, 127 and -127 are the infinities, and any
+//! other `q` stands for `q / 126 * peak`. Any bytes decode to some numbers; nothing is refused.
+//!
+//! # Example
+//!
+//! ```
+//! use carole_engine::compress::Codec;
+//!
+//! let numbers: Vec<u8> = [1.0f32, -2.5, 127.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+//! let mut wire = vec![0; Codec::Int8.encoded_len(3)];
+//! Codec::Int8.encode(&numbers, &mut wire);
+//! let mut arrived = vec![0; numbers.len()];
+//! Codec::Int8.decode(&wire, &mut arrived);
+//! assert_eq!(arrived[8..], 127.0f32.to_ne_bytes()); // the peak is exact
+//! ```
 
-#![expect(
-    unsafe_code,
-    reason = "loops are compiled for the processor's instruction set"
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        unsafe_code,
+        reason = "loops are compiled for the processor's instruction set"
+    )
 )]
 
 mod int8;

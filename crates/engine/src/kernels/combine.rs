@@ -76,7 +76,13 @@ macro_rules! combine_ordered {
             fn combine(a: $value, b: $value) -> $value {
                 // Equal numbers have equal bits, but for the zeros: a set sign wins.
                 let equal = $value::from_bits(a.to_bits() | b.to_bits());
-                if a < b { a } else if b < a { b } else if a.is_nan() { a } else if b.is_nan() { b } else { equal }
+                if a < b || a.is_nan() {
+                    a
+                } else if b < a || b.is_nan() {
+                    b
+                } else {
+                    equal
+                }
             }
         }
         impl Combine<$value> for Max {
@@ -84,7 +90,13 @@ macro_rules! combine_ordered {
             fn combine(a: $value, b: $value) -> $value {
                 // Equal numbers have equal bits, but for the zeros: a clear sign wins.
                 let equal = $value::from_bits(a.to_bits() & b.to_bits());
-                if a > b { a } else if b > a { b } else if a.is_nan() { a } else if b.is_nan() { b } else { equal }
+                if a > b || a.is_nan() {
+                    a
+                } else if b > a || b.is_nan() {
+                    b
+                } else {
+                    equal
+                }
             }
         })+
     };

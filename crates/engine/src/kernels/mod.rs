@@ -32,6 +32,23 @@
 //! are plain loops compiled for those instruction sets. On aarch64 NEON is always there, so the
 //! plain loops are what the compiler makes of them with NEON: there are no loops by hand, and
 //! no streaming stores.
+//!
+//! # Example
+//!
+//! ```
+//! use carole_engine::kernels::{self, Destination, Scale, Store};
+//! use carole_engine::{DType, ReduceOp};
+//!
+//! let (a, b) = ([1.0f32, 2.0], [10.0f32, 20.0]);
+//! let mut sum = [0.0f32; 2];
+//! let to = Destination { pointer: sum.as_mut_ptr().cast(), store: Store::Cached };
+//! let from = [a.as_ptr().cast(), b.as_ptr().cast()];
+//! // SAFETY: all three hold two numbers, and they do not overlap.
+//! unsafe { kernels::reduce(DType::F32, ReduceOp::Sum, Scale::NONE, 1, &[to], &from, 2) };
+//! assert_eq!(sum, [11.0, 22.0]);
+//! ```
+//!
+//! `examples/kernels.rs` measures all of them on the processor at hand.
 
 #![expect(
     unsafe_code,
@@ -324,6 +341,7 @@ trait Instructions {
     /// # Safety
     ///
     /// As [`Instructions::plain`], and `from + length` is at most the job's count.
+    #[cfg(target_arch = "x86_64")]
     unsafe fn part<E: Element, O: Combine<E::Wide>, const SCALED: bool>(
         job: Job<'_>,
         from: usize,
@@ -351,6 +369,7 @@ struct Portable;
 impl Instructions for Portable {
     const IMPLEMENTATION: Implementation = Implementation::Portable;
 
+    #[cfg(target_arch = "x86_64")]
     unsafe fn part<E: Element, O: Combine<E::Wide>, const SCALED: bool>(
         job: Job<'_>,
         from: usize,

@@ -14,8 +14,8 @@ const LINE: usize = 64;
 /// Below this many bytes, aligning costs more than it saves and nothing is streamed.
 const ALIGN_FROM: usize = 1024;
 
-/// How far ahead sources are asked for, in bytes: about one step. On Zen 4 that gains a tenth out of
-/// cache and costs nothing in cache; further ahead loses.
+/// How far ahead sources are asked for, in bytes: about one step. On Zen 4 that gains up to a tenth
+/// out of cache and costs nothing in cache; further ahead loses.
 const AHEAD: usize = 256;
 
 /// Runs a whole job, with loops unrolled for the numbers of sources and destinations that

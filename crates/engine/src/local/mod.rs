@@ -230,6 +230,11 @@ impl Local {
         }
     }
 
+    /// Has every sleeping thread of this rank look again.
+    pub(crate) fn ring_self(&self) {
+        self.board.ring(self.board.me());
+    }
+
     #[cold]
     fn ring(&self, mut ranks: u64) {
         while ranks != 0 {

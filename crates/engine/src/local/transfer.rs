@@ -35,9 +35,19 @@ pub(crate) enum Parts {
     Equal(usize),
     /// Only this member has a part: the whole range.
     Only(usize, usize),
+    /// `count` elements of `size` bytes at `base`, cut into nearly equal parts.
+    Cut {
+        base: usize,
+        count: usize,
+        parts: usize,
+        size: usize,
+    },
     /// One (offset, length) for each member, kept alive by the operation.
     Table(*const (usize, usize)),
 }
+
+// SAFETY: a table is only read, and outlives the operation whoever polls it.
+unsafe impl Send for Parts {}
 
 impl Parts {
     /// The (offset, length) of a member's part.
@@ -48,6 +58,12 @@ impl Parts {
             Self::Whole(bytes) => (0, bytes),
             Self::Equal(bytes) => (member * bytes, bytes),
             Self::Only(only, bytes) => (0, if member == only { bytes } else { 0 }),
+            Self::Cut { base, count, parts, size } => {
+                let each = count.div_ceil(parts).next_multiple_of(16);
+                let begin = (member * each).min(count);
+                let end = (begin + each).min(count);
+                (base + begin * size, (end - begin) * size)
+            }
             // SAFETY: the table has an entry for each member and outlives the operation.
             Self::Table(table) => unsafe { *table.add(member) },
         }
@@ -77,6 +93,8 @@ pub(crate) struct Transfer {
     outgoing: Parts,
     /// Members that read what this one sends, a bit each.
     readers: u64,
+    /// Where a combined result begins in `recv`.
+    base: usize,
     /// What arrives from each member.
     incoming: Parts,
     sink: Sink,
@@ -131,6 +149,7 @@ impl Transfer {
             common,
             outgoing,
             readers,
+            base: 0,
             incoming,
             sink,
             rounds_out: 0,
@@ -141,6 +160,12 @@ impl Transfer {
             began: false,
             store,
         }
+    }
+
+    /// The same with a combined result that begins at `base` in `recv`.
+    pub(crate) fn at(mut self, base: usize) -> Self {
+        self.base = base;
+        self
     }
 
     /// Payload space that this member needs.
@@ -412,7 +437,7 @@ impl Transfer {
         let begin = (self.taken as usize * step).min(length);
         let end = (begin + step).min(length);
         let (mut send, store, me) = (self.send, self.store, party.me);
-        self.recv.visit(begin, end - begin, |target, distance, length| {
+        self.recv.visit(self.base + begin, end - begin, |target, distance, length| {
             send.visit(offset + begin + distance, length, |own, inside, length| {
                 let mut at = [std::ptr::null::<u8>(); MAX_LOCAL];
                 for member in 0..members {

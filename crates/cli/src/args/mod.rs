@@ -1,0 +1,104 @@
+//! The command line.
+//!
+//! Each command's arguments are a struct in a file of its own; what they do is in
+//! [`commands`](crate::commands).
+
+mod duration;
+mod run;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+pub(crate) use self::run::{EnvironmentChoice, RunArguments};
+use crate::failure::Failure;
+
+/// Elastic distributed training, from one machine to many.
+#[derive(Debug, Parser)]
+#[command(name = "carole", version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands. A new one is a variant here and a line in `commands::dispatch`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a program's ranks and watch them
+    Run(RunArguments),
+    /// Print the version
+    Version,
+    /// Clean up after a launcher that was killed (started by `carole run`)
+    #[command(hide = true)]
+    Guard,
+}
+
+/// Why parsing did not lead to a command.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The person asked for help or the version.
+    Answer(clap::Error),
+    /// The command line is wrong.
+    Wrong(Failure),
+}
+
+impl Stop {
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Self::Answer(answer) => {
+                // Fails only when nobody reads it.
+                let _ = answer.print();
+                ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(1))
+            }
+            Self::Wrong(failure) => failure.report(),
+        }
+    }
+}
+
+/// Parses a command line, the program's name first.
+pub(crate) fn parse(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<Arguments, Stop> {
+    Arguments::try_parse_from(words).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Stop::Answer(error),
+        _ => Stop::Wrong(wrong(&error)),
+    })
+}
+
+/// One line that names the thing, and a hint, out of the parser's page.
+fn wrong(error: &clap::Error) -> Failure {
+    let page = error.to_string();
+    let first = page.split("\n\n").next().unwrap_or_default();
+    let message = first.strip_prefix("error: ").unwrap_or(first);
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines = || page.lines().map(str::trim);
+    // The parser's advice to put an unknown flag after `--` would make a program of it.
+    let tip = lines().filter_map(|line| line.strip_prefix("tip: "));
+    let tip = tip
+        .filter(|tip| !tip.starts_with("to pass"))
+        .map(str::to_owned)
+        .next();
+    let usage = lines().find_map(|line| line.strip_prefix("Usage: "));
+    let usage = usage.map(|usage| format!("usage is {usage}"));
+    let hint = tip
+        .or(usage)
+        .unwrap_or_else(|| "--help lists what can be given".to_owned());
+    Failure::usage(anyhow!("{message}")).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

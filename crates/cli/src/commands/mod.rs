@@ -1,0 +1,19 @@
+//! What the commands do, one file each.
+
+mod guard;
+mod run;
+mod version;
+
+use std::process::ExitCode;
+
+use crate::args::Command;
+use crate::failure::Failure;
+
+/// Runs a command to its exit code.
+pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Version => version::version(),
+        Command::Guard => guard::guard(),
+    }
+}

@@ -1,0 +1,327 @@
+//! Large reductions over several hosts with several ranks each.
+//!
+//! Inside each host the ranks reduce-scatter through shared memory; then the ranks with the same
+//! place on their hosts (a *column*) combine their segment across hosts; then each host gathers.
+//! There are as many columns as the smallest host has ranks. A value is combined first over its
+//! host in rank order, then over the hosts in order: this depends on the layout alone. f16 and
+//! bf16 partial sums are rounded once inside a host and once across.
+
+use crate::descriptor::Descriptor;
+use crate::group::GroupInner;
+use crate::kernels::Scale;
+use crate::key::Key;
+use crate::local::attend::Attendance;
+use crate::local::board::WINDOW_BYTES;
+use crate::local::reduce::Combine;
+use crate::local::transfer::{Parts, Sink, Transfer};
+use crate::local::{Party, Refusal};
+use crate::operation::{Ended, Request};
+use crate::session::Inner;
+use crate::span::Span;
+use crate::stream::exchange::{Exchange, Form, Results};
+
+enum Stage {
+    Scatter,
+    Cross,
+    Gather,
+    Done,
+}
+
+/// A reduction over hosts, as one rank sees it.
+pub(crate) struct Hierarchy {
+    key: Key,
+    descriptor: Descriptor,
+    combine: Combine,
+    send: Span,
+    recv: Span,
+    /// Local ranks of the members on this host, and this rank's place among them.
+    local: Vec<u8>,
+    local_ranks: Vec<usize>,
+    me: usize,
+    columns: usize,
+    /// (offset, bytes) for each member of this host; none beyond the columns.
+    segments: Vec<(usize, usize)>,
+    /// The members of this rank's column, and the segment's parts among them.
+    column: Vec<usize>,
+    column_parts: Parts,
+    column_me: usize,
+    stage: Stage,
+    meeting: Option<Exchange>,
+    attendance: Option<Attendance>,
+    transfer: Option<Transfer>,
+    exchange: Option<Exchange>,
+}
+
+impl Hierarchy {
+    /// `None` when the group has no hosts with several members.
+    pub(crate) fn new(
+        inner: &Inner,
+        group: &GroupInner,
+        key: Key,
+        descriptor: Descriptor,
+        request: &Request,
+        combine: Combine,
+    ) -> Option<Self> {
+        inner.local.as_ref()?;
+        let mut hosts: Vec<(usize, Vec<usize>)> = Vec::new();
+        for (member, host) in group.hosts.iter().enumerate() {
+            match hosts.iter_mut().find(|(known, _)| known == host) {
+                Some((_, members)) => members.push(member),
+                None => hosts.push((*host, vec![member])),
+            }
+        }
+        let columns = hosts.iter().map(|(_, members)| members.len()).min()?;
+        let mine = hosts.iter().position(|(host, _)| *host == group.hosts[group.me])?;
+        let on_host = &hosts[mine].1;
+        if hosts.len() < 2 || on_host.len() < 2 && hosts.iter().all(|(_, m)| m.len() < 2) {
+            return None;
+        }
+        let local: Option<Vec<u8>> =
+            on_host.iter().map(|member| inner.local_ranks[group.ranks[*member]]).collect();
+        let me = on_host.iter().position(|member| *member == group.me)?;
+        let size = combine.dtype.size();
+        let count = request.send.bytes() / size;
+        let cut = Parts::Cut { base: 0, count, parts: columns, size };
+        let mut segments: Vec<(usize, usize)> = (0..columns).map(|column| cut.of(column)).collect();
+        segments.resize(on_host.len(), (0, 0));
+        let column: Vec<usize> = if me < columns {
+            hosts.iter().map(|(_, members)| group.ranks[members[me]]).collect()
+        } else {
+            Vec::new()
+        };
+        let (base, bytes) = segments[me];
+        let column_parts = Parts::Cut { base, count: bytes / size, parts: hosts.len(), size };
+        let ranks = group.ranks.clone();
+        let meeting =
+            Exchange::new(key, descriptor, Form::Meet, Span::EMPTY, Span::EMPTY, ranks, group.me);
+        Some(Self {
+            key,
+            descriptor,
+            combine,
+            send: request.send,
+            recv: request.recv,
+            local: local?,
+            local_ranks: on_host.iter().map(|member| group.ranks[*member]).collect(),
+            me,
+            columns,
+            segments,
+            column,
+            column_parts,
+            column_me: mine,
+            stage: Stage::Scatter,
+            meeting: Some(meeting),
+            attendance: None,
+            transfer: None,
+            exchange: None,
+        })
+    }
+
+    fn party<'a>(&'a self, inner: &'a Inner) -> Option<Party<'a>> {
+        Some(Party {
+            local: inner.local.as_ref()?,
+            members: &self.local,
+            me: self.me,
+            ranks: &self.local_ranks,
+        })
+    }
+
+    pub(crate) fn poll(&mut self, inner: &Inner, progressed: &mut bool) -> Result<bool, Ended> {
+        if let Some(meeting) = &mut self.meeting
+            && let Some(around) = inner.surroundings()
+        {
+            match meeting.poll(&around, progressed) {
+                Ok(true) => self.meeting = None,
+                Ok(false) => {}
+                Err(ended) => {
+                    self.meeting = None;
+                    self.abort(inner, "the ranks do not agree");
+                    return Err(ended);
+                }
+            }
+        }
+        loop {
+            let moved = match self.stage {
+                Stage::Scatter => self.poll_local(inner, 1, progressed)?,
+                Stage::Cross => self.poll_cross(inner, progressed)?,
+                Stage::Gather => self.poll_local(inner, 3, progressed)?,
+                Stage::Done => return Ok(self.meeting.is_none()),
+            };
+            if !moved {
+                return Ok(false);
+            }
+            *progressed = true;
+            self.stage = match self.stage {
+                // Data crosses hosts only after everybody was seen to agree.
+                Stage::Scatter => Stage::Cross,
+                Stage::Cross => Stage::Gather,
+                Stage::Gather | Stage::Done => Stage::Done,
+            };
+        }
+    }
+
+    fn transfer(&self, stage: u32) -> Transfer {
+        let members = self.local.len();
+        let others = ((1u64 << members) - 1) & !(1 << self.me);
+        let table = Parts::Table(self.segments.as_ptr());
+        if stage == 1 {
+            let Combine { dtype, op, scale, .. } = self.combine;
+            let op = if op == crate::ReduceOp::Average { crate::ReduceOp::Sum } else { op };
+            let scale = Scale { before: scale.before, after: 1.0 };
+            let (base, bytes) = self.segments[self.me];
+            let sink = Sink::Reduce { dtype, op, scale, divisor: 1 };
+            Transfer::new(self.send, self.recv, false, table, others, Parts::Whole(bytes), sink)
+                .at(base)
+        } else {
+            let outgoing = if self.me < self.columns { table } else { Parts::None };
+            Transfer::new(self.recv, self.recv, true, outgoing, others, table, Sink::Copy)
+        }
+    }
+
+    fn poll_local(&mut self, inner: &Inner, stage: u32, moved: &mut bool) -> Result<bool, Ended> {
+        if self.local.len() < 2 {
+            if stage == 1 {
+                self.alone();
+            }
+            return Ok(true);
+        }
+        let mut transfer = self.transfer.take().unwrap_or_else(|| self.transfer(stage));
+        let mut attendance = self.attendance.take();
+        let outcome = {
+            let Some(party) = self.party(inner) else { return Ok(false) };
+            let opened = match &mut attendance {
+                Some(attendance) => Ok(attendance),
+                None => {
+                    let key = self.key.part(stage, 0);
+                    Attendance::open(&party, key, self.descriptor, WINDOW_BYTES).map(|mut a| {
+                        let staged = transfer.prepare(&party, &a);
+                        a.post(&party, staged, true);
+                        attendance.insert(a)
+                    })
+                }
+            };
+            match opened {
+                Ok(attendance) => transfer.poll(&party, attendance, moved).map_err(Ended::from),
+                Err(Refusal::Busy) => Ok(false),
+                Err(Refusal::Duplicate) => Err(Ended::Duplicate),
+            }
+        };
+        match outcome {
+            Ok(true) => {
+                if let (Some(mut attendance), Some(party)) = (attendance, self.party(inner)) {
+                    attendance.finish(&party);
+                }
+                Ok(true)
+            }
+            Ok(false) => {
+                self.transfer = Some(transfer);
+                self.attendance = attendance;
+                Ok(false)
+            }
+            Err(ended) => {
+                self.attendance = attendance;
+                self.abort(inner, "a member of its host gave up");
+                Err(ended)
+            }
+        }
+    }
+
+    /// The only rank of its host: what the others reduce inside theirs is here a copy.
+    fn alone(&mut self) {
+        let bytes = self.send.bytes();
+        let Combine { dtype, op, scale, .. } = self.combine;
+        let op = if op == crate::ReduceOp::Average { crate::ReduceOp::Sum } else { op };
+        let scale = Scale { before: scale.before, after: 1.0 };
+        crate::operation::reduce_alone(
+            self.send,
+            self.recv,
+            bytes,
+            Combine { dtype, op, scale, divisor: 1 },
+        );
+    }
+
+    fn poll_cross(&mut self, inner: &Inner, moved: &mut bool) -> Result<bool, Ended> {
+        if self.meeting.is_some() {
+            return Ok(false);
+        }
+        if self.me >= self.columns {
+            return Ok(true);
+        }
+        let Some(around) = inner.surroundings() else { return Ok(false) };
+        let exchange = self.exchange.get_or_insert_with(|| {
+            let Combine { dtype, op, scale, divisor } = self.combine;
+            let scale = Scale { before: 1.0, after: scale.after };
+            Exchange::new(
+                self.key.part(2, self.me as u32),
+                self.descriptor,
+                Form::Segmented {
+                    combine: Combine { dtype, op, scale, divisor },
+                    segments: self.column_parts,
+                    results: Results::All,
+                },
+                self.recv,
+                self.recv,
+                self.column.clone(),
+                self.column_me,
+            )
+        });
+        match exchange.poll(&around, moved) {
+            Ok(true) => {
+                self.exchange = None;
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(ended) => {
+                self.exchange = None;
+                self.abort(inner, "a member of its column gave up");
+                Err(ended)
+            }
+        }
+    }
+
+    /// Whether the operation now waits for local peers rather than for connections.
+    pub(crate) fn waits_locally(&self) -> bool {
+        self.meeting.is_none() && matches!(self.stage, Stage::Scatter | Stage::Gather)
+    }
+
+    pub(crate) fn waiting_for(&self, inner: &Inner) -> Vec<usize> {
+        if let Some(meeting) = &self.meeting {
+            return meeting.waiting_for();
+        }
+        if let Some(exchange) = &self.exchange {
+            return exchange.waiting_for();
+        }
+        match (&self.attendance, self.party(inner)) {
+            (Some(attendance), Some(party)) => attendance.absent(&party),
+            _ => self.local_ranks.clone(),
+        }
+    }
+
+    /// Looks whether somebody gave up.
+    pub(crate) fn check(&mut self, inner: &Inner) -> Result<(), Ended> {
+        let Some(party) = self.party(inner) else { return Ok(()) };
+        party.local.tidy();
+        let aborted = self.attendance.as_ref().and_then(|a| a.someone_aborted(&party));
+        if let Some(rank) = aborted {
+            self.abort(inner, "a member of its host gave up");
+            return Err(Ended::Aborted(rank, "it gave the operation up".into()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn abort(&mut self, inner: &Inner, reason: &str) {
+        if let Some(mut attendance) = self.attendance.take()
+            && let Some(party) = self.party(inner)
+        {
+            attendance.abort(&party);
+        }
+        if let Some(streams) = &inner.streams {
+            if let Some(mut meeting) = self.meeting.take() {
+                meeting.abort(streams, reason);
+            }
+            if let Some(mut exchange) = self.exchange.take() {
+                exchange.abort(streams, reason);
+            }
+        }
+        self.stage = Stage::Done;
+    }
+}

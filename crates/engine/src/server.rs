@@ -1,0 +1,329 @@
+//! Where other peers connect to: listening, and letting in who proves itself.
+//!
+//! The server belongs to the process, not to a session: a newcomer may connect for a generation
+//! that this peer has not heard of yet, and waits here until its session forms. It runs on the
+//! engine thread and never blocks it; who sends garbage, or nothing, costs one log line and a
+//! bounded, short-lived entry.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixListener;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use carole_plan::{Endpoint, PeerId};
+
+use crate::error::{Context, Error, Result};
+use crate::stream::handshake::{
+    ANSWER, Admission, Digest, HELLO, PROOF, Secret, answer, job_digest, nonce, peer_digest,
+};
+use crate::stream::socket::Socket;
+use crate::sys;
+
+/// Strangers that may be at the door at a time.
+const AT_THE_DOOR: usize = 64;
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// A connection that has proven itself, by generation, peer and lane.
+type Admitted = HashMap<(u64, Digest, u16), Socket>;
+
+/// The listening side of a peer.
+pub(crate) struct Server {
+    pub(crate) peer: PeerId,
+    pub(crate) job: Digest,
+    pub(crate) secret: Secret,
+    pub(crate) endpoint: Endpoint,
+    tcp: TcpListener,
+    local: UnixListener,
+    door: Mutex<Vec<Guest>>,
+    admitted: Mutex<Admitted>,
+    arrived: Condvar,
+}
+
+/// Somebody who has connected and not proven anything yet.
+struct Guest {
+    socket: Socket,
+    from: String,
+    deadline: Instant,
+    buffer: [u8; HELLO],
+    filled: usize,
+    admission: Option<Admission>,
+}
+
+enum Step {
+    Waiting,
+    Admitted,
+    Refused(String),
+}
+
+impl Server {
+    /// Listens on `address` (port 0: any) and on an abstract local socket.
+    pub(crate) fn bind(
+        address: IpAddr,
+        peer: PeerId,
+        job: &str,
+        secret: Secret,
+    ) -> Result<Self> {
+        let tcp = TcpListener::bind((address, 0)).context("listening for peers")?;
+        tcp.set_nonblocking(true).context("listening for peers")?;
+        let local_name = format!("carole-{:032x}", peer.incarnation);
+        let name = std::os::unix::net::SocketAddr::from_abstract_name(&local_name)
+            .context("naming the local socket")?;
+        let local = UnixListener::bind_addr(&name).context("listening on a local socket")?;
+        local.set_nonblocking(true).context("listening on a local socket")?;
+        let endpoint = Endpoint {
+            addresses: vec![tcp.local_addr().context("reading the own address")?],
+            local: local_name,
+            machine: sys::machine_identity().context("reading the boot id")?,
+            certificate: None,
+        };
+        Ok(Self {
+            peer,
+            job: job_digest(job),
+            secret,
+            endpoint,
+            tcp,
+            local,
+            door: Mutex::new(Vec::new()),
+            admitted: Mutex::new(HashMap::new()),
+            arrived: Condvar::new(),
+        })
+    }
+
+    /// Descriptors to watch.
+    pub(crate) fn descriptors(&self, fds: &mut Vec<(RawFd, i16)>) {
+        fds.push((self.tcp.as_raw_fd(), libc::POLLIN));
+        fds.push((self.local.as_raw_fd(), libc::POLLIN));
+        let door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        fds.extend(door.iter().map(|guest| (guest.socket.raw(), libc::POLLIN)));
+    }
+
+    /// When the door must be looked at even if nothing comes.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        door.iter().map(|guest| guest.deadline).min()
+    }
+
+    /// Lets in who is there; never blocks.
+    pub(crate) fn progress(&self) {
+        let me = peer_digest(&self.peer);
+        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        self.accept(&mut door);
+        let now = Instant::now();
+        let mut index = 0;
+        while index < door.len() {
+            let step = match door[index].progress(self, &me) {
+                Ok(Step::Waiting) if now >= door[index].deadline => {
+                    Step::Refused("it was too slow to introduce itself".into())
+                }
+                Ok(step) => step,
+                Err(error) => Step::Refused(format!("its connection failed: {error}")),
+            };
+            match step {
+                Step::Waiting => index += 1,
+                Step::Refused(reason) => {
+                    let guest = door.swap_remove(index);
+                    tracing::warn!(address = %guest.from, %reason, "connection refused");
+                }
+                Step::Admitted => {
+                    let guest = door.swap_remove(index);
+                    let Some(admission) = guest.admission else { continue };
+                    let hello = admission.hello;
+                    let mut admitted =
+                        self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+                    admitted.insert((hello.generation, hello.from, hello.lane), guest.socket);
+                    self.arrived.notify_all();
+                }
+            }
+        }
+    }
+
+    fn accept(&self, door: &mut Vec<Guest>) {
+        loop {
+            let (socket, from) = match self.tcp.accept() {
+                Ok((socket, from)) => (Socket::Tcp(socket), from.to_string()),
+                Err(_) => match self.local.accept() {
+                    Ok((socket, _)) => (Socket::Local(socket), "a local process".to_owned()),
+                    Err(_) => return,
+                },
+            };
+            let prepared = match &socket {
+                Socket::Tcp(tcp) => tcp.set_nonblocking(true).and_then(|()| tcp.set_nodelay(true)),
+                Socket::Local(local) => local.set_nonblocking(true),
+            };
+            if prepared.is_err() {
+                continue;
+            }
+            if door.len() >= AT_THE_DOOR {
+                // The one that has dawdled longest makes room.
+                let oldest = (0..door.len()).min_by_key(|index| door[*index].deadline);
+                if let Some(guest) = oldest.map(|index| door.swap_remove(index)) {
+                    tracing::warn!(address = %guest.from, "connection refused: the door is full");
+                }
+            }
+            door.push(Guest {
+                socket,
+                from,
+                deadline: Instant::now() + HANDSHAKE,
+                buffer: [0; HELLO],
+                filled: 0,
+                admission: None,
+            });
+        }
+    }
+
+    /// Waits for a peer's connection for a generation.
+    pub(crate) fn wait_for(
+        &self,
+        generation: u64,
+        from: &PeerId,
+        lane: u16,
+        deadline: Instant,
+    ) -> Option<Socket> {
+        let key = (generation, peer_digest(from), lane);
+        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(socket) = admitted.remove(&key) {
+                return Some(socket);
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let waited = self.arrived.wait_timeout(admitted, left);
+            admitted = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Forgets connections for generations before this one.
+    pub(crate) fn forget_before(&self, generation: u64) {
+        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        admitted.retain(|(of, _, _), _| *of >= generation);
+    }
+}
+
+impl Guest {
+    fn progress(&mut self, server: &Server, me: &Digest) -> io::Result<Step> {
+        loop {
+            let wanted = if self.admission.is_some() { PROOF } else { HELLO };
+            match (&self.socket).read(&mut self.buffer[self.filled..wanted]) {
+                Ok(0) => return Ok(Step::Refused("it hung up".into())),
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Step::Waiting),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            if self.filled < wanted {
+                continue;
+            }
+            self.filled = 0;
+            if let Some(admission) = &self.admission {
+                let proof = self.buffer[..PROOF].try_into().expect("a proof's length");
+                return Ok(match admission.admit(&server.secret, &proof) {
+                    Ok(()) => Step::Admitted,
+                    Err(reason) => Step::Refused(reason),
+                });
+            }
+            let nonce = match nonce() {
+                Ok(nonce) => nonce,
+                Err(reason) => return Ok(Step::Refused(reason)),
+            };
+            match answer(&server.secret, &server.job, me, &self.buffer, nonce) {
+                Ok((admission, reply)) => {
+                    // A fresh socket takes an answer of this size in one piece.
+                    if (&self.socket).write(&reply)? != ANSWER {
+                        return Ok(Step::Refused("it does not read".into()));
+                    }
+                    self.admission = Some(admission);
+                }
+                Err(reason) => return Ok(Step::Refused(reason)),
+            }
+        }
+    }
+}
+
+/// Connects to a peer and proves ourselves, within the deadline.
+pub(crate) fn connect(
+    server: &Server,
+    endpoint: &Endpoint,
+    peer: &PeerId,
+    generation: u64,
+    lane: u16,
+    same_host: bool,
+    deadline: Instant,
+) -> Result<Socket> {
+    use crate::stream::handshake::{Hello, PROTOCOL, prove};
+    let refused = |reason: String| Error::Refused { address: peer.to_string(), reason };
+    let socket = if same_host {
+        let name = std::os::unix::net::SocketAddr::from_abstract_name(&endpoint.local)
+            .context("naming a peer's local socket")?;
+        Socket::Local(retry(deadline, || std::os::unix::net::UnixStream::connect_addr(&name))
+            .map_err(|error| refused(format!("cannot connect: {error}")))?)
+    } else {
+        Socket::Tcp(connect_tcp(&endpoint.addresses, deadline)
+            .map_err(|error| refused(format!("cannot connect: {error}")))?)
+    };
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    socket.set_timeout(left).context("preparing a connection")?;
+    let hello = Hello {
+        protocol: (*PROTOCOL.start(), *PROTOCOL.end()),
+        lane,
+        generation,
+        job: server.job,
+        from: peer_digest(&server.peer),
+        to: peer_digest(peer),
+        nonce: nonce().map_err(refused)?,
+    }
+    .encode();
+    let talk = |error: io::Error| {
+        refused(match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it hung up during the handshake".into(),
+            _ => format!("the handshake failed: {error}"),
+        })
+    };
+    (&socket).write_all(&hello).map_err(talk)?;
+    let mut reply = [0; ANSWER];
+    (&socket).read_exact(&mut reply).map_err(talk)?;
+    let proof = prove(&server.secret, &hello, &reply).map_err(refused)?;
+    (&socket).write_all(&proof).map_err(talk)?;
+    Ok(socket)
+}
+
+fn connect_tcp(
+    addresses: &[SocketAddr],
+    deadline: Instant,
+) -> io::Result<std::net::TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the peer registered no address");
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match retry(deadline, || std::net::TcpStream::connect_timeout(address, left)) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Tries again while the other side's queue is full; a listener exists before it is registered.
+fn retry<T>(deadline: Instant, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            other => return other,
+        }
+    }
+}
+
+impl AsFd for Server {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}

@@ -1,0 +1,314 @@
+//! The peer store: named, versioned blobs and named queues.
+//!
+//! A rank saves blobs for others to ask for; the last few versions of a name are kept, each whole,
+//! so that a reader never sees a torn one. A queue holds messages that others sent to this rank.
+//! Requests are served by the engine thread of the rank that is asked; its caller need not be in
+//! any call. This is what pair averaging is made of.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::session::Inner;
+use crate::stream::frame::{Frame, FrameKind, MAX_DATA};
+
+/// Versions of a name that are kept.
+const WINDOW: usize = 3;
+/// Bytes that wait in one queue before further messages are refused.
+const QUEUE_BYTES: usize = 256 << 20;
+const LONGEST_NAME: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct Store {
+    blobs: Mutex<HashMap<String, VecDeque<(u64, Arc<[u8]>)>>>,
+    queues: Mutex<HashMap<String, Queue>>,
+    filled: Condvar,
+    requests: Mutex<HashMap<u64, Asked>>,
+    answered: Condvar,
+    next: AtomicU64,
+    serving: Mutex<Vec<Serving>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// Messages that are still arriving, by sender and number.
+    partial: HashMap<(usize, u64), Vec<u8>>,
+}
+
+/// A request of this rank.
+struct Asked {
+    rank: usize,
+    bytes: Vec<u8>,
+    version: u64,
+    state: AskState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AskState {
+    Waiting,
+    Missing,
+    Complete,
+}
+
+/// An answer that is being sent.
+struct Serving {
+    rank: usize,
+    request: u64,
+    version: u64,
+    blob: Arc<[u8]>,
+    at: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// Keeps a blob under a name and version for others to ask for.
+    pub(crate) fn save(&self, name: &str, version: u64, bytes: &[u8]) {
+        let blob: Arc<[u8]> = bytes.into();
+        let mut blobs = lock(&self.blobs);
+        let versions = blobs.entry(name.to_owned()).or_default();
+        versions.retain(|(known, _)| *known != version);
+        versions.push_back((version, blob));
+        while versions.len() > WINDOW {
+            versions.pop_front();
+        }
+    }
+
+    fn find(&self, name: &str, version: Option<u64>) -> Option<(u64, Arc<[u8]>)> {
+        let blobs = lock(&self.blobs);
+        let versions = blobs.get(name)?;
+        match version {
+            Some(version) => versions.iter().find(|(known, _)| *known == version).cloned(),
+            None => versions.back().cloned(),
+        }
+    }
+
+    /// Asks a rank for a blob; `None` when it has no such name or version.
+    pub(crate) fn request(
+        &self,
+        inner: &Inner,
+        rank: usize,
+        name: &str,
+        version: Option<u64>,
+        timeout: Duration,
+    ) -> Result<Option<(u64, Vec<u8>)>> {
+        if rank == inner.rank {
+            return Ok(self.find(name, version).map(|(version, blob)| (version, blob.to_vec())));
+        }
+        let operation = || format!("request {name:?} from rank {rank}");
+        check_name(name, &operation)?;
+        let streams = inner.streams.as_ref().ok_or(Error::Closed)?;
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let asked = Asked { rank, bytes: Vec::new(), version: 0, state: AskState::Waiting };
+        lock(&self.requests).insert(id, asked);
+        let mut frame = streams.frame(FrameKind::Ask, Key(0, 0));
+        frame.length = name.len() as u32;
+        frame.offset = id;
+        frame.extra = version.unwrap_or(u64::MAX);
+        let sent = streams.send(rank, &frame, name.as_bytes());
+        let deadline = Instant::now() + timeout;
+        let mut requests = lock(&self.requests);
+        if let Err(error) = sent {
+            requests.remove(&id);
+            return Err(Error::system(operation(), &error));
+        }
+        loop {
+            match requests.get(&id).map(|asked| asked.state) {
+                Some(AskState::Complete) => {
+                    let asked = requests.remove(&id).ok_or(Error::Closed)?;
+                    return Ok(Some((asked.version, asked.bytes)));
+                }
+                Some(AskState::Missing) | None => {
+                    requests.remove(&id);
+                    return Ok(None);
+                }
+                Some(AskState::Waiting) => {}
+            }
+            if let Some(error) = inner.loss_of(&[rank], operation()) {
+                requests.remove(&id);
+                return Err(error);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                requests.remove(&id);
+                return Err(Error::Timeout {
+                    operation: operation(),
+                    after: timeout,
+                    waiting_for: inner.name_ranks(&[rank]),
+                });
+            }
+            let step = left.min(Duration::from_millis(100));
+            requests =
+                self.answered.wait_timeout(requests, step).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Puts a message into a rank's queue.
+    pub(crate) fn put(&self, inner: &Inner, rank: usize, queue: &str, bytes: &[u8]) -> Result<()> {
+        let operation = || format!("put into {queue:?} of rank {rank}");
+        check_name(queue, &operation)?;
+        if rank == inner.rank {
+            let mut queues = lock(&self.queues);
+            let queue = queues.entry(queue.to_owned()).or_default();
+            queue.bytes += bytes.len();
+            queue.messages.push_back(bytes.to_vec());
+            self.filled.notify_all();
+            return Ok(());
+        }
+        let streams = inner.streams.as_ref().ok_or(Error::Closed)?;
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let room = MAX_DATA - LONGEST_NAME - 2;
+        let mut at = 0;
+        loop {
+            let take = room.min(bytes.len() - at);
+            let mut payload = Vec::with_capacity(2 + queue.len() + take);
+            payload.extend_from_slice(&(queue.len() as u16).to_le_bytes());
+            payload.extend_from_slice(queue.as_bytes());
+            payload.extend_from_slice(&bytes[at..at + take]);
+            at += take;
+            let mut frame = streams.frame(FrameKind::Enqueue, Key(0, 0));
+            frame.length = payload.len() as u32;
+            frame.offset = id;
+            frame.extra = (bytes.len() - at) as u64;
+            while streams.connection(rank).is_ok_and(|connection| connection.is_blocked()) {
+                if let Some(error) = inner.loss_of(&[rank], operation()) {
+                    return Err(error);
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            streams.send(rank, &frame, &payload).map_err(|e| Error::system(operation(), &e))?;
+            if at == bytes.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the oldest message of one of this rank's queues; `None` when the time is over.
+    pub(crate) fn get(&self, queue: &str, timeout: Duration) -> Option<Vec<u8>> {
+        let deadline = Instant::now() + timeout;
+        let mut queues = lock(&self.queues);
+        loop {
+            if let Some(known) = queues.get_mut(queue)
+                && let Some(message) = known.messages.pop_front()
+            {
+                known.bytes -= message.len();
+                return Some(message);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            queues = self.filled.wait_timeout(queues, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes a frame of the store; called by whoever reads the connection.
+    pub(crate) fn receive(&self, inner: &Inner, rank: usize, frame: &Frame, payload: &[u8]) {
+        match frame.kind {
+            FrameKind::Ask => {
+                let name = String::from_utf8_lossy(payload);
+                let version = (frame.extra != u64::MAX).then_some(frame.extra);
+                let (version, blob) = match self.find(&name, version) {
+                    Some((version, blob)) => (version, blob),
+                    None => (u64::MAX, Arc::from(&[][..])),
+                };
+                lock(&self.serving).push(Serving {
+                    rank,
+                    request: frame.offset,
+                    version,
+                    blob,
+                    at: 0,
+                });
+                self.pump(inner);
+            }
+            FrameKind::Answer => self.take_answer(rank, frame, payload),
+            FrameKind::Enqueue => self.take_message(rank, frame, payload),
+            _ => {}
+        }
+    }
+
+    fn take_answer(&self, rank: usize, frame: &Frame, payload: &[u8]) {
+        let mut requests = lock(&self.requests);
+        let Some(asked) = requests.get_mut(&frame.offset).filter(|asked| asked.rank == rank) else {
+            return;
+        };
+        if frame.extra == u64::MAX {
+            asked.state = AskState::Missing;
+        } else {
+            asked.bytes.extend_from_slice(payload);
+            asked.version = frame.extra;
+            if asked.bytes.len() as u64 >= frame.key.0 {
+                asked.state = AskState::Complete;
+            }
+        }
+        self.answered.notify_all();
+    }
+
+    fn take_message(&self, rank: usize, frame: &Frame, payload: &[u8]) {
+        let Some((length, rest)) = payload.split_at_checked(2) else { return };
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
+        let Some((name, bytes)) = rest.split_at_checked(length) else { return };
+        let name = String::from_utf8_lossy(name);
+        let mut queues = lock(&self.queues);
+        let queue = queues.entry(name.clone().into_owned()).or_default();
+        if queue.bytes + bytes.len() > QUEUE_BYTES {
+            tracing::warn!(queue = %name, rank, "queue is full, message dropped");
+            queue.partial.remove(&(rank, frame.offset));
+            return;
+        }
+        queue.bytes += bytes.len();
+        let mut message = queue.partial.remove(&(rank, frame.offset)).unwrap_or_default();
+        message.extend_from_slice(bytes);
+        if frame.extra == 0 {
+            queue.messages.push_back(message);
+            self.filled.notify_all();
+        } else {
+            queue.partial.insert((rank, frame.offset), message);
+        }
+    }
+
+    /// Sends answers as far as the connections take them.
+    pub(crate) fn pump(&self, inner: &Inner) {
+        let Some(streams) = &inner.streams else { return };
+        let mut serving = lock(&self.serving);
+        serving.retain_mut(|answer| {
+            let Ok(connection) = streams.connection(answer.rank) else { return false };
+            loop {
+                if connection.is_blocked() {
+                    return true;
+                }
+                let take = (answer.blob.len() - answer.at).min(MAX_DATA);
+                let mut frame =
+                    streams.frame(FrameKind::Answer, Key(answer.blob.len() as u64, 0));
+                frame.length = take as u32;
+                frame.offset = answer.request;
+                frame.extra = answer.version;
+                let bytes = &answer.blob[answer.at..answer.at + take];
+                if connection.send(&frame, &[], bytes).is_err() {
+                    return false;
+                }
+                answer.at += take;
+                if answer.at == answer.blob.len() {
+                    return false;
+                }
+            }
+        });
+    }
+}
+
+fn check_name(name: &str, operation: &impl Fn() -> String) -> Result<()> {
+    if name.len() > LONGEST_NAME {
+        return Err(Error::Invalid {
+            operation: operation(),
+            problem: format!("a name of {} bytes is too long", name.len()),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,548 @@
+//! Operations over connections.
+//!
+//! Every member posts to every other: descriptor, what it is ready for, and the first bytes. When
+//! all have posted and agree, the rest follows. Three forms cover all collectives:
+//!
+//! - *copy*: bytes go from one member's memory into another's (broadcast, gathers, exchanges);
+//! - *flat*: everybody sends everything to everybody, who combines it (small reductions);
+//! - *segmented*: each member combines one segment (stage 0: contributions come in through rings
+//!   of bounded size) and sends the result to the others (stage 1: straight into their tensors).
+//!
+//! Values are combined in the group's order for every element, as on one host.
+
+#![expect(unsafe_code, reason = "spans of operations in flight are handed to kernels")]
+
+use std::io;
+use std::sync::Arc;
+
+use super::frame::{FrameKind, MAX_EAGER, POST, Post};
+use super::inbox::{Flow, Flows, Intake};
+use super::{Events, Streams};
+use crate::descriptor::Descriptor;
+use crate::kernels::{self, Destination, Store};
+use crate::key::Key;
+use crate::local::reduce::Combine;
+use crate::local::transfer::Parts;
+use crate::operation::Ended;
+use crate::span::Span;
+
+/// What a member sends and gets in an operation over connections.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// Nothing moves; members only meet.
+    Meet,
+    /// Parts of `send` by receiver, parts of `recv` by sender.
+    Copy {
+        outgoing: Parts,
+        incoming: Parts,
+    },
+    /// Everything to everybody in `to` (a member, or all).
+    Flat {
+        combine: Combine,
+        to: Option<usize>,
+    },
+    /// Contributions by segment; results to everybody, to one member, or to nobody.
+    Segmented {
+        combine: Combine,
+        segments: Parts,
+        results: Results,
+    },
+}
+
+/// Who gets the combined segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Results {
+    /// All members.
+    All,
+    /// One member.
+    To(usize),
+    /// Each owner keeps its own, at the beginning of `recv`.
+    Keep,
+}
+
+#[derive(Clone, Copy)]
+struct Outflow {
+    span: Span,
+    at: usize,
+    total: u64,
+    available: u64,
+    sent: u64,
+}
+
+impl Outflow {
+    const NONE: Self = Self { span: Span::EMPTY, at: 0, total: 0, available: 0, sent: 0 };
+
+    fn new(span: Span, at: usize, bytes: usize, available: bool) -> Self {
+        let total = bytes as u64;
+        Self { span, at, total, available: if available { total } else { 0 }, sent: 0 }
+    }
+}
+
+/// An operation of one member over connections.
+pub(crate) struct Exchange {
+    key: Key,
+    descriptor: Descriptor,
+    form: Form,
+    send: Span,
+    recv: Span,
+    /// Session ranks of the members, in the group's order.
+    ranks: Vec<usize>,
+    me: usize,
+    flows: Option<Arc<Flows>>,
+    out: Vec<[Outflow; 2]>,
+    /// Rings for contributions, one for each other member.
+    scratch: Vec<u8>,
+    ring: usize,
+    /// Bytes of the own segment (or of everything) that are combined.
+    combined: u64,
+    verified: bool,
+    over: bool,
+}
+
+/// Memory for all rings of an operation.
+const RINGS: usize = 4 << 20;
+const RING_MAX: usize = 1 << 20;
+/// Contributions are combined in blocks of at least this many bytes, except at the end.
+const BLOCK: u64 = 16 << 10;
+
+/// Everything else that an exchange needs to move.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) streams: &'a Streams,
+    pub(crate) events: &'a dyn Events,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        key: Key,
+        descriptor: Descriptor,
+        form: Form,
+        send: Span,
+        recv: Span,
+        ranks: Vec<usize>,
+        me: usize,
+    ) -> Self {
+        Self {
+            key,
+            descriptor,
+            form,
+            send,
+            recv,
+            ranks,
+            me,
+            flows: None,
+            out: Vec::new(),
+            scratch: Vec::new(),
+            ring: 0,
+            combined: 0,
+            verified: false,
+            over: false,
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.ranks.len()).filter(|member| *member != self.me)
+    }
+
+    /// Session ranks of the other members.
+    pub(crate) fn other_ranks(&self) -> impl Iterator<Item = usize> + '_ {
+        self.others().map(|member| self.ranks[member])
+    }
+
+    /// Session ranks that have not posted; all others when everybody has.
+    pub(crate) fn waiting_for(&self) -> Vec<usize> {
+        let Some(flows) = &self.flows else { return self.other_ranks().collect() };
+        let absent: Vec<usize> =
+            flows.flows.iter().filter(|flow| !flow.is_posted()).map(|flow| flow.rank).collect();
+        if absent.is_empty() { self.other_ranks().collect() } else { absent }
+    }
+
+    /// The own segment of a segmented reduction, or all of a flat one: (offset, bytes).
+    fn own(&self) -> (usize, usize) {
+        match self.form {
+            Form::Segmented { segments, .. } => segments.of(self.me),
+            Form::Flat { .. } => (0, self.send.bytes()),
+            _ => (0, 0),
+        }
+    }
+
+    /// Lays out the flows in both directions.
+    fn open(&mut self) -> Arc<Flows> {
+        let peers = self.ranks.len() - 1;
+        let own = self.own();
+        if matches!(self.form, Form::Segmented { .. } | Form::Flat { .. }) {
+            let limit = (RINGS / peers).min(RING_MAX) & !63;
+            self.ring = own.1.min(limit).next_multiple_of(64);
+            if matches!(self.form, Form::Flat { .. }) {
+                self.ring = own.1.next_multiple_of(64);
+            }
+            self.scratch.resize(self.ring * peers, 0);
+        }
+        let mut flows = Vec::with_capacity(peers);
+        let mut rings = self.scratch.chunks_mut(self.ring.max(1));
+        self.out.clear();
+        for member in (0..self.ranks.len()).filter(|member| *member != self.me) {
+            let mut intakes = [Intake::NONE; 2];
+            let mut out = [Outflow::NONE; 2];
+            let mut ring = |bytes: usize| {
+                let span = rings.next().map_or(Span::EMPTY, |ring| {
+                    Span::one(ring.as_mut_ptr(), ring.len())
+                });
+                Intake { span, base: 0, capacity: span.bytes(), total: bytes as u64 }
+            };
+            match self.form {
+                Form::Meet => {}
+                Form::Copy { outgoing, incoming } => {
+                    let (at, bytes) = outgoing.of(member);
+                    out[0] = Outflow::new(self.send, at, bytes, true);
+                    let (base, bytes) = incoming.of(member);
+                    intakes[0] =
+                        Intake { span: self.recv, base, capacity: bytes, total: bytes as u64 };
+                }
+                Form::Flat { to, .. } => {
+                    if to.is_none_or(|to| to == member) {
+                        out[0] = Outflow::new(self.send, 0, self.send.bytes(), true);
+                    }
+                    if to.is_none_or(|to| to == self.me) {
+                        intakes[0] = ring(own.1);
+                    }
+                }
+                Form::Segmented { segments, results, .. } => {
+                    let (at, bytes) = segments.of(member);
+                    out[0] = Outflow::new(self.send, at, bytes, true);
+                    intakes[0] = ring(own.1);
+                    if results == Results::All || results == Results::To(member) {
+                        out[1] = Outflow::new(self.recv, own.0, own.1, false);
+                    }
+                    if results == Results::All || results == Results::To(self.me) {
+                        intakes[1] =
+                            Intake { span: self.recv, base: at, capacity: bytes, total: bytes as u64 };
+                    }
+                }
+            }
+            flows.push(Flow::new(self.ranks[member], intakes));
+            self.out.push(out);
+        }
+        Arc::new(Flows { key: self.key, flows })
+    }
+
+    fn post(&mut self, streams: &Streams, flows: &Flows) -> Result<(), usize> {
+        for (flow, out) in flows.flows.iter().zip(&mut self.out) {
+            let out = &mut out[0];
+            let eager = out.available.min(MAX_EAGER as u64) as usize;
+            let post = Post {
+                descriptor: self.descriptor,
+                granted: [flow.stages[0].announced(), flow.stages[1].announced()],
+            };
+            let mut frame = streams.frame(FrameKind::Post, self.key);
+            frame.length = (POST + eager) as u32;
+            let connection = streams.connection(flow.rank).map_err(|_| flow.rank)?;
+            let head = post.encode();
+            let mut result = Ok(());
+            if let (Some(pointer), true) = (out.span.contiguous(), eager > 0) {
+                // SAFETY: the span vouches for the memory; the slice lives for this call.
+                let bytes = unsafe {
+                    std::slice::from_raw_parts(pointer.wrapping_add(out.at).cast_const(), eager)
+                };
+                result = connection.send(&frame, &head, bytes);
+            } else {
+                let mut gathered = Vec::with_capacity(eager);
+                out.span.visit(out.at, eager, |pointer, _, length| {
+                    // SAFETY: as above.
+                    gathered.extend_from_slice(unsafe {
+                        std::slice::from_raw_parts(pointer.cast_const(), length)
+                    });
+                });
+                result = result.and_then(|()| connection.send(&frame, &head, &gathered));
+            }
+            result.map_err(|_| flow.rank)?;
+            out.sent = eager as u64;
+        }
+        Ok(())
+    }
+
+    /// Moves what can be moved; `Ok(true)` when this member is done.
+    pub(crate) fn poll(
+        &mut self,
+        around: &Surroundings<'_>,
+        progressed: &mut bool,
+    ) -> Result<bool, Ended> {
+        let streams = around.streams;
+        let flows = match &self.flows {
+            Some(flows) => Arc::clone(flows),
+            None => {
+                self.copy_own();
+                let flows = self.open();
+                if !streams.inbox.register(&flows) {
+                    self.over = true;
+                    return Err(Ended::Duplicate);
+                }
+                self.flows = Some(Arc::clone(&flows));
+                if let Err(rank) = self.post(streams, &flows) {
+                    around.events.lost(rank, "its connection failed".into());
+                    return Ok(false);
+                }
+                *progressed = true;
+                flows
+            }
+        };
+        match streams.progress(around.events, self.other_ranks()) {
+            Ok(any) => *progressed |= any,
+            Err(_) => return Ok(false),
+        }
+        for flow in &flows.flows {
+            if let Some(reason) = flow.abort_reason() {
+                let rank = flow.rank;
+                self.abort(streams, &format!("rank {rank} gave up: {reason}"));
+                return Err(Ended::Aborted(rank, reason));
+            }
+        }
+        if !self.verified {
+            if !flows.flows.iter().all(Flow::is_posted) {
+                return Ok(false);
+            }
+            self.verify(streams, &flows)?;
+            *progressed = true;
+        }
+        if matches!(self.form, Form::Segmented { .. } | Form::Flat { .. }) {
+            *progressed |= self.combine(streams, &flows);
+        }
+        match self.send_more(streams, &flows) {
+            Ok(any) => *progressed |= any,
+            Err(rank) => {
+                around.events.lost(rank, "its connection failed".into());
+                return Ok(false);
+            }
+        }
+        let done = self.is_done(&flows);
+        if done {
+            streams.inbox.unregister(&flows);
+            self.over = true;
+        }
+        Ok(done)
+    }
+
+    fn verify(&mut self, streams: &Streams, flows: &Flows) -> Result<(), Ended> {
+        self.verified = true;
+        let agree = flows
+            .flows
+            .iter()
+            .all(|flow| flow.descriptor().is_some_and(|d| d.agrees_with(&self.descriptor)));
+        if agree {
+            return Ok(());
+        }
+        streams.inbox.unregister(flows);
+        self.over = true;
+        let mut asked: Vec<(usize, Descriptor)> = flows
+            .flows
+            .iter()
+            .filter_map(|flow| Some((flow.rank, flow.descriptor()?)))
+            .collect();
+        asked.push((self.ranks[self.me], self.descriptor));
+        asked.sort_by_key(|(rank, _)| *rank);
+        Err(Ended::Mismatch(asked))
+    }
+
+    fn copy_own(&mut self) {
+        let Form::Copy { outgoing, incoming } = self.form else { return };
+        let (from, length) = outgoing.of(self.me);
+        let (to, room) = incoming.of(self.me);
+        copy_spans(self.send, from, self.recv, to, length.min(room));
+    }
+
+    /// Combines what all contributors have delivered; true when anything was.
+    fn combine(&mut self, streams: &Streams, flows: &Flows) -> bool {
+        let (combine, flat_elsewhere) = match self.form {
+            Form::Segmented { combine, .. } => (combine, false),
+            Form::Flat { combine, to } => (combine, to.is_some_and(|to| to != self.me)),
+            _ => return false,
+        };
+        let (own, total) = self.own();
+        let total = total as u64;
+        if flat_elsewhere {
+            self.combined = total;
+            return false;
+        }
+        // In place, what is sent must be gone before it is overwritten.
+        if matches!(self.form, Form::Flat { .. })
+            && self.out.iter().any(|out| out[0].sent < out[0].total)
+        {
+            return false;
+        }
+        let size = combine.dtype.size() as u64;
+        let mut any = false;
+        while self.combined < total {
+            let ready = flows.flows.iter().map(|f| f.stages[0].received()).min().unwrap_or(total);
+            let mut bytes = (ready - self.combined) / size * size;
+            let inside = self.combined % self.ring.max(1) as u64;
+            bytes = bytes.min(self.ring as u64 - inside);
+            if bytes == 0 || (bytes < BLOCK && self.combined + bytes < total && inside + bytes < self.ring as u64) {
+                break;
+            }
+            self.combine_block(combine, own, self.combined, inside as usize, bytes as usize);
+            self.combined += bytes;
+            any = true;
+            self.give_credit(streams, flows, total);
+        }
+        if let Form::Segmented { .. } = self.form {
+            for out in &mut self.out {
+                out[1].available = self.combined.min(out[1].total);
+            }
+        }
+        any
+    }
+
+    fn combine_block(
+        &mut self,
+        combine: Combine,
+        own: usize,
+        done: u64,
+        inside: usize,
+        bytes: usize,
+    ) {
+        let members = self.ranks.len();
+        let me = self.me;
+        let keep = matches!(self.form, Form::Segmented { results: Results::Keep, .. });
+        let recv_at = if keep { 0 } else { own } + done as usize;
+        let mut bases: Vec<*const u8> = Vec::with_capacity(members);
+        let mut ring = self.scratch.as_ptr().wrapping_add(inside);
+        for member in 0..members {
+            if member == me {
+                bases.push(std::ptr::null());
+            } else {
+                bases.push(ring);
+                ring = ring.wrapping_add(self.ring);
+            }
+        }
+        let mut send = self.send;
+        let mut sources = bases.clone();
+        self.recv.visit(recv_at, bytes, |target, distance, length| {
+            send.visit(own + done as usize + distance, length, |mine, inner, length| {
+                for member in 0..members {
+                    sources[member] = bases[member].wrapping_add(distance + inner);
+                }
+                sources[me] = mine;
+                let destination =
+                    Destination { pointer: target.wrapping_add(inner), store: Store::Cached };
+                // SAFETY: the spans vouch for `mine` and the target, which are equal or disjoint;
+                // the rings hold `length` bytes that have arrived and are not overwritten before
+                // credit is given.
+                unsafe {
+                    kernels::reduce(
+                        combine.dtype,
+                        combine.op,
+                        combine.scale,
+                        combine.divisor,
+                        &[destination],
+                        &sources,
+                        length / combine.dtype.size(),
+                    );
+                }
+            });
+        });
+    }
+
+    /// Lets contributors send on when a good part of the ring is free.
+    fn give_credit(&self, streams: &Streams, flows: &Flows, total: u64) {
+        let upto = (self.combined + self.ring as u64).min(total);
+        for flow in &flows.flows {
+            let stage = &flow.stages[0];
+            let announced = stage.announced();
+            if announced < total
+                && (upto - announced >= self.ring as u64 / 4 || upto == total)
+            {
+                stage.announce(upto);
+                let mut frame = streams.frame(FrameKind::Credit, self.key);
+                frame.offset = upto;
+                // A broken connection is found by reading it.
+                let _ = streams.send(flow.rank, &frame, &[]);
+            }
+        }
+    }
+
+    fn send_more(&mut self, streams: &Streams, flows: &Flows) -> Result<bool, usize> {
+        let mut any = false;
+        for (index, flow) in flows.flows.iter().enumerate() {
+            for stage in 0..2 {
+                let granted = flow.stages[stage].granted();
+                let out = &mut self.out[index][stage];
+                let upto = out.available.min(granted);
+                // Results go in blocks, so that headers and system calls stay few.
+                if upto <= out.sent
+                    || (stage == 1 && upto - out.sent < BLOCK && upto < out.total)
+                {
+                    continue;
+                }
+                let bytes = (upto - out.sent) as usize;
+                let at = out.at + out.sent as usize;
+                let sent = send_data(streams, flow.rank, self.key, stage as u8, out, at, bytes)
+                    .map_err(|_| flow.rank)?;
+                out.sent += sent as u64;
+                any |= sent > 0;
+            }
+        }
+        Ok(any)
+    }
+
+    fn is_done(&self, flows: &Flows) -> bool {
+        let sent = self.out.iter().flatten().all(|out| out.sent == out.total);
+        let received = flows.flows.iter().all(|flow| {
+            flow.stages.iter().all(|stage| stage.is_complete())
+        });
+        let combined = match self.form {
+            Form::Segmented { .. } | Form::Flat { .. } => self.combined == self.own().1 as u64,
+            _ => true,
+        };
+        sent && received && combined
+    }
+
+    /// Gives the operation up and tells the others.
+    pub(crate) fn abort(&mut self, streams: &Streams, reason: &str) {
+        let Some(flows) = self.flows.take() else { return };
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        streams.inbox.give_up(&flows);
+        for rank in self.other_ranks() {
+            if let Ok(connection) = streams.connection(rank) {
+                connection.abandon(self.key);
+                let mut frame = streams.frame(FrameKind::Abort, self.key);
+                let text = &reason.as_bytes()[..reason.len().min(1024)];
+                frame.length = text.len() as u32;
+                let _ = connection.send(&frame, &[], text);
+            }
+        }
+    }
+}
+
+fn send_data(
+    streams: &Streams,
+    rank: usize,
+    key: Key,
+    stage: u8,
+    out: &mut Outflow,
+    at: usize,
+    bytes: usize,
+) -> io::Result<usize> {
+    streams.connection(rank)?.send_data(
+        streams.generation,
+        key,
+        stage,
+        out.sent,
+        &mut out.span,
+        at,
+        bytes,
+    )
+}
+
+/// Copies between two spans that are the same memory or disjoint.
+pub(crate) fn copy_spans(mut from: Span, at: usize, mut to: Span, into: usize, bytes: usize) {
+    from.visit(at, bytes, |source, distance, length| {
+        to.visit(into + distance, length, |target, inside, length| {
+            let source = source.wrapping_add(inside);
+            if !std::ptr::eq(source, target) {
+                // SAFETY: both spans vouch for their memory; they are the same or disjoint.
+                unsafe { kernels::copy(target, source, length, Store::Cached) };
+            }
+        });
+    });
+}

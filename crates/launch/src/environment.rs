@@ -1,0 +1,284 @@
+//! What a launched process sees.
+//!
+//! Carole's own variables are always set. Those of other systems are set too unless the user asked
+//! for none, so that a program written for PyTorch, Horovod, Open MPI or TensorFlow finds its rank
+//! where it looks for it. Everything else is inherited; `CUDA_VISIBLE_DEVICES` is left alone.
+//!
+//! Building the variables is pure: the same place gives the same variables.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use carole_plan::PeerId;
+use serde_json::json;
+
+use crate::place::Place;
+
+/// Which variables a process gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EnvironmentSet {
+    /// Carole's own and those that programs written for others read.
+    #[default]
+    All,
+    /// Carole's own only.
+    Carole,
+}
+
+/// A variable and its value.
+pub type Variable = (&'static str, OsString);
+
+/// Everything a rank's variables are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct RankEnvironment<'a> {
+    /// The job's name.
+    pub job: &'a str,
+    /// The role the rank belongs to.
+    pub role: &'a str,
+    /// Where the rank stands.
+    pub place: Place,
+    /// Who it is.
+    pub peer: &'a PeerId,
+    /// The coordinator's address, `http://HOST:PORT`.
+    pub coordinator: &'a str,
+    /// The file with the job's token.
+    pub token_file: &'a Path,
+    /// The counter of the generation the rank was started for.
+    pub generation: u32,
+    /// How often the role was restarted.
+    pub restart: u32,
+    /// How often it may be.
+    pub max_restarts: u32,
+    /// The address of rank 0, for frameworks that meet there.
+    pub master: &'a str,
+    /// A port of rank 0's host that was reserved for them.
+    pub master_port: u16,
+    /// For each rank an address and a port reserved there, `HOST:PORT`, for frameworks whose
+    /// processes all listen.
+    pub workers: &'a [String],
+}
+
+impl RankEnvironment<'_> {
+    /// The variables of `set`.
+    pub fn variables(&self, set: EnvironmentSet) -> Vec<Variable> {
+        let mut variables = self.carole();
+        if set == EnvironmentSet::All {
+            variables.extend(self.pytorch());
+            variables.extend(self.horovod());
+            variables.extend(self.open_mpi());
+            variables.extend(self.tensorflow());
+        }
+        variables
+    }
+
+    fn carole(&self) -> Vec<Variable> {
+        let Place {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            host_rank,
+            ..
+        } = self.place;
+        vec![
+            ("CAROLE_COORDINATOR", self.coordinator.into()),
+            ("CAROLE_JOB", self.job.into()),
+            ("CAROLE_TOKEN_FILE", self.token_file.into()),
+            ("CAROLE_PEER", format!("{:#}", self.peer).into()),
+            ("CAROLE_RANK", number(rank)),
+            ("CAROLE_SIZE", number(size)),
+            ("CAROLE_LOCAL_RANK", number(local_rank)),
+            ("CAROLE_LOCAL_SIZE", number(local_size)),
+            ("CAROLE_HOST_RANK", number(host_rank)),
+            ("CAROLE_ROLE", self.role.into()),
+            ("CAROLE_GENERATION", number(self.generation)),
+            ("CAROLE_RESTART", number(self.restart)),
+            // Nobody reads progress yet; a program may write it all the same.
+            ("CAROLE_PROGRESS", "/dev/null".into()),
+        ]
+    }
+
+    /// What torchrun sets.
+    fn pytorch(&self) -> Vec<Variable> {
+        let Place {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            host_rank,
+            hosts,
+            ..
+        } = self.place;
+        vec![
+            ("RANK", number(rank)),
+            ("WORLD_SIZE", number(size)),
+            ("LOCAL_RANK", number(local_rank)),
+            ("LOCAL_WORLD_SIZE", number(local_size)),
+            ("GROUP_RANK", number(host_rank)),
+            ("GROUP_WORLD_SIZE", number(hosts)),
+            ("ROLE_RANK", number(rank)),
+            ("ROLE_NAME", self.role.into()),
+            ("ROLE_WORLD_SIZE", number(size)),
+            ("MASTER_ADDR", self.master.into()),
+            ("MASTER_PORT", number(self.master_port)),
+            ("TORCHELASTIC_RESTART_COUNT", number(self.restart)),
+            ("TORCHELASTIC_MAX_RESTARTS", number(self.max_restarts)),
+            ("TORCHELASTIC_RUN_ID", self.job.into()),
+        ]
+    }
+
+    /// What horovodrun sets, less the address of its own rendezvous server.
+    fn horovod(&self) -> Vec<Variable> {
+        let Place {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            cross_rank,
+            cross_size,
+            ..
+        } = self.place;
+        vec![
+            ("HOROVOD_HOSTNAME", self.peer.host.clone().into()),
+            ("HOROVOD_RANK", number(rank)),
+            ("HOROVOD_SIZE", number(size)),
+            ("HOROVOD_LOCAL_RANK", number(local_rank)),
+            ("HOROVOD_LOCAL_SIZE", number(local_size)),
+            ("HOROVOD_CROSS_RANK", number(cross_rank)),
+            ("HOROVOD_CROSS_SIZE", number(cross_size)),
+        ]
+    }
+
+    /// What Open MPI's mpirun sets for programs that only read their rank. Its node rank counts the
+    /// processes of a node, not the nodes.
+    fn open_mpi(&self) -> Vec<Variable> {
+        let Place {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            ..
+        } = self.place;
+        vec![
+            ("OMPI_COMM_WORLD_RANK", number(rank)),
+            ("OMPI_COMM_WORLD_SIZE", number(size)),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", number(local_rank)),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", number(local_size)),
+            ("OMPI_COMM_WORLD_NODE_RANK", number(local_rank)),
+            ("OMPI_UNIVERSE_SIZE", number(size)),
+        ]
+    }
+
+    /// `TF_CONFIG` for a job whose ranks are all workers: worker 0 is the chief.
+    fn tensorflow(&self) -> Vec<Variable> {
+        let config = json!({
+            "cluster": { "worker": self.workers },
+            "task": { "type": "worker", "index": self.place.rank },
+        });
+        vec![
+            ("TF_CONFIG", config.to_string().into()),
+            ("NUM_WORKERS", number(self.place.size)),
+        ]
+    }
+}
+
+fn number(value: impl ToString + Copy) -> OsString {
+    value.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn variables(set: EnvironmentSet) -> BTreeMap<&'static str, String> {
+        let workers: Vec<String> = (0..6)
+            .map(|rank| format!("10.0.0.1:{}", 7000 + rank))
+            .collect();
+        let peer = PeerId {
+            host: "node-b".into(),
+            slot: 1,
+            incarnation: 0xfab,
+        };
+        let environment = RankEnvironment {
+            job: "digits",
+            role: "worker",
+            place: Place {
+                rank: 4,
+                size: 6,
+                local_rank: 1,
+                local_size: 3,
+                host_rank: 1,
+                hosts: 2,
+                cross_rank: 1,
+                cross_size: 2,
+            },
+            peer: &peer,
+            coordinator: "http://10.0.0.1:4000",
+            token_file: Path::new("/run/carole-x/token"),
+            generation: 1,
+            restart: 2,
+            max_restarts: 3,
+            master: "10.0.0.1",
+            master_port: 29500,
+            workers: &workers,
+        };
+        let variables = environment.variables(set);
+        let count = variables.len();
+        let map: BTreeMap<_, _> = variables
+            .into_iter()
+            .map(|(name, value)| (name, value.into_string().expect("all of these are text")))
+            .collect();
+        assert_eq!(map.len(), count, "no variable is given twice");
+        map
+    }
+
+    #[test]
+    fn each_system_finds_its_rank_where_it_looks_for_it() {
+        let variables = variables(EnvironmentSet::All);
+        for (name, value) in [
+            ("CAROLE_PEER", "node-b:1/00000000000000000000000000000fab"),
+            ("CAROLE_TOKEN_FILE", "/run/carole-x/token"),
+            ("CAROLE_RANK", "4"),
+            ("CAROLE_HOST_RANK", "1"),
+            ("CAROLE_GENERATION", "1"),
+            ("CAROLE_RESTART", "2"),
+            ("RANK", "4"),
+            ("WORLD_SIZE", "6"),
+            ("LOCAL_RANK", "1"),
+            ("LOCAL_WORLD_SIZE", "3"),
+            ("GROUP_RANK", "1"),
+            ("GROUP_WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "10.0.0.1"),
+            ("MASTER_PORT", "29500"),
+            ("TORCHELASTIC_RESTART_COUNT", "2"),
+            ("TORCHELASTIC_MAX_RESTARTS", "3"),
+            ("HOROVOD_CROSS_RANK", "1"),
+            ("HOROVOD_CROSS_SIZE", "2"),
+            ("OMPI_COMM_WORLD_NODE_RANK", "1"),
+            ("NUM_WORKERS", "6"),
+        ] {
+            assert_eq!(
+                variables.get(name).map(String::as_str),
+                Some(value),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn tf_config_lists_every_worker_and_this_ones_index() {
+        let config: serde_json::Value =
+            serde_json::from_str(&variables(EnvironmentSet::All)["TF_CONFIG"]).unwrap();
+        assert_eq!(config["cluster"]["worker"].as_array().unwrap().len(), 6);
+        assert_eq!(config["cluster"]["worker"][4], "10.0.0.1:7004");
+        assert_eq!(config["task"], json!({ "type": "worker", "index": 4 }));
+    }
+
+    #[test]
+    fn carole_alone_means_only_caroles_names() {
+        let variables = variables(EnvironmentSet::Carole);
+        assert!(variables.keys().all(|name| name.starts_with("CAROLE_")));
+        assert_eq!(variables.len(), 13);
+    }
+}

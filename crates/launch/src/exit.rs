@@ -1,0 +1,98 @@
+//! How a process ended, and how that is told.
+
+use std::fmt;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// Whether it ended well.
+    pub fn success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    /// The code a shell would give: the program's own, or 128 + n for signal n.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// Writes what comes after "rank 2": `exited with signal 11 (SIGSEGV)`.
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => match signal_name(signal) {
+                Some(name) => write!(f, "exited with signal {signal} ({name})"),
+                None => write!(f, "exited with signal {signal}"),
+            },
+        }
+    }
+}
+
+/// The name of a signal, numbered as on every Linux that Carole runs on.
+pub fn signal_name(signal: i32) -> Option<&'static str> {
+    const NAMES: [&str; 31] = [
+        "SIGHUP",
+        "SIGINT",
+        "SIGQUIT",
+        "SIGILL",
+        "SIGTRAP",
+        "SIGABRT",
+        "SIGBUS",
+        "SIGFPE",
+        "SIGKILL",
+        "SIGUSR1",
+        "SIGSEGV",
+        "SIGUSR2",
+        "SIGPIPE",
+        "SIGALRM",
+        "SIGTERM",
+        "SIGSTKFLT",
+        "SIGCHLD",
+        "SIGCONT",
+        "SIGSTOP",
+        "SIGTSTP",
+        "SIGTTIN",
+        "SIGTTOU",
+        "SIGURG",
+        "SIGXCPU",
+        "SIGXFSZ",
+        "SIGVTALRM",
+        "SIGPROF",
+        "SIGWINCH",
+        "SIGIO",
+        "SIGPWR",
+        "SIGSYS",
+    ];
+    let index = usize::try_from(signal).ok()?.checked_sub(1)?;
+    NAMES.get(index).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_told_as_a_shell_counts_them() {
+        assert_eq!(Exit::Code(3).to_string(), "exited with code 3");
+        assert_eq!(Exit::Code(3).code(), 3);
+        assert_eq!(
+            Exit::Signal(11).to_string(),
+            "exited with signal 11 (SIGSEGV)"
+        );
+        assert_eq!(Exit::Signal(11).code(), 139);
+        assert_eq!(Exit::Signal(64).to_string(), "exited with signal 64");
+        assert_eq!(signal_name(0), None);
+        assert_eq!(signal_name(31), Some("SIGSYS"));
+    }
+}

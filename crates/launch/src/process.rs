@@ -1,0 +1,148 @@
+//! One process of a rank and its process group.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
+    pidfd_open, set_parent_process_death_signal, waitid,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::process::{Child, Command};
+
+use crate::environment::Variable;
+use crate::exit::Exit;
+
+/// A rank's process group, named by its first process.
+///
+/// The number stays this group's as long as the first process has not been reaped, which
+/// [`Process`] does only after the group's last use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group(Pid);
+
+impl Group {
+    /// The number, as the guard process knows it.
+    pub(crate) fn number(self) -> i32 {
+        self.0.as_raw_pid()
+    }
+
+    /// A group by its number; nothing for a number that cannot be one.
+    pub(crate) fn from_number(number: i32) -> Option<Self> {
+        // 1 is init's group; no rank has it, and signalling it by mistake would be bad.
+        (number > 1)
+            .then(|| Pid::from_raw(number))
+            .flatten()
+            .map(Self)
+    }
+
+    /// Asks the group's processes to end.
+    pub(crate) fn terminate(self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Ends the group's processes.
+    pub(crate) fn kill(self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(self, signal: Signal) {
+        match kill_process_group(self.0, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => tracing::warn!(group = self.number(), %error, "cannot signal a group"),
+        }
+    }
+}
+
+/// A started process, its output in pipes.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) group: Group,
+    exited: AsyncFd<OwnedFd>,
+}
+
+impl Process {
+    /// Starts `program` in a process group of its own. It dies with the thread that calls this.
+    pub(crate) fn start(
+        program: &OsString,
+        arguments: &[OsString],
+        variables: &[Variable],
+    ) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        die_with_parent(&mut command);
+        let child = command.spawn()?;
+        let pid = child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+            .ok_or_else(|| io::Error::other("the process has no id"))?;
+        let exited = readable_on_exit(pid)?;
+        Ok(Self {
+            child,
+            group: Group(pid),
+            exited,
+        })
+    }
+
+    /// Waits for the process to end and leaves it unreaped, so that its group keeps its number.
+    pub(crate) async fn exit(&self) -> io::Result<Exit> {
+        drop(self.exited.readable().await?);
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.group.0), options)?;
+        let status = status.ok_or_else(|| io::Error::other("the process has not ended"))?;
+        match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Ok(Exit::Code(code)),
+            (None, Some(signal)) => Ok(Exit::Signal(signal)),
+            (None, None) => Err(io::Error::other("the process ended in no known way")),
+        }
+    }
+
+    /// Ends what is left of the group, then lets go of the process.
+    pub(crate) async fn reap(mut self) {
+        self.group.kill();
+        if let Err(error) = self.child.wait().await {
+            tracing::warn!(group = self.group.number(), %error, "cannot reap a process");
+        }
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+#[expect(
+    unsafe_code,
+    reason = "the runtime cannot know that a descriptor stays open"
+)]
+fn readable_on_exit(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
+    let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
+    // SAFETY: the descriptor was just opened and is moved into the registration, which is the only
+    // one that closes it.
+    Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
+}
+
+/// Lets the kernel kill the process when the thread that starts it ends.
+#[expect(unsafe_code, reason = "the only way to run code between fork and exec")]
+fn die_with_parent(command: &mut Command) {
+    let parent = getpid();
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed.
+    // It makes two system calls, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the line above.
+            if getppid() == Some(parent) {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::NotFound.into())
+            }
+        });
+    }
+}
