@@ -11,7 +11,7 @@ use crate::group::GroupInner;
 use crate::kernels::Scale;
 use crate::key::Key;
 use crate::local::attend::Attendance;
-use crate::local::board::WINDOW_BYTES;
+use crate::local::board::{MAX_LOCAL, WINDOW_BYTES};
 use crate::local::reduce::Combine;
 use crate::local::transfer::{Parts, Sink, Transfer};
 use crate::local::{Party, Refusal};
@@ -62,7 +62,6 @@ impl Hierarchy {
         request: &Request,
         combine: Combine,
     ) -> Option<Self> {
-        inner.local.as_ref()?;
         let mut hosts: Vec<(usize, Vec<usize>)> = Vec::new();
         for (member, host) in group.hosts.iter().enumerate() {
             match hosts.iter_mut().find(|(known, _)| known == host) {
@@ -73,11 +72,16 @@ impl Hierarchy {
         let columns = hosts.iter().map(|(_, members)| members.len()).min()?;
         let mine = hosts.iter().position(|(host, _)| *host == group.hosts[group.me])?;
         let on_host = &hosts[mine].1;
-        if hosts.len() < 2 || on_host.len() < 2 && hosts.iter().all(|(_, m)| m.len() < 2) {
+        // Decided by the layout alone, so that all ranks decide alike.
+        let largest = hosts.iter().map(|(_, members)| members.len()).max()?;
+        if hosts.len() < 2 || largest < 2 || largest > MAX_LOCAL {
             return None;
         }
-        let local: Option<Vec<u8>> =
-            on_host.iter().map(|member| inner.local_ranks[group.ranks[*member]]).collect();
+        let local: Option<Vec<u8>> = if on_host.len() < 2 {
+            Some(vec![0])
+        } else {
+            on_host.iter().map(|member| inner.local_ranks[group.ranks[*member]]).collect()
+        };
         let me = on_host.iter().position(|member| *member == group.me)?;
         let size = combine.dtype.size();
         let count = request.send.bytes() / size;
@@ -293,6 +297,19 @@ impl Hierarchy {
         match (&self.attendance, self.party(inner)) {
             (Some(attendance), Some(party)) => attendance.absent(&party),
             _ => self.local_ranks.clone(),
+        }
+    }
+
+    /// Whether something is still expected from a rank.
+    pub(crate) fn needs(&self, inner: &Inner, rank: usize) -> bool {
+        if self.meeting.as_ref().is_some_and(|meeting| meeting.needs(rank))
+            || self.exchange.as_ref().is_some_and(|exchange| exchange.needs(rank))
+        {
+            return true;
+        }
+        match (&self.attendance, self.party(inner)) {
+            (Some(attendance), Some(party)) => attendance.absent(&party).contains(&rank),
+            _ => self.exchange.is_none(),
         }
     }
 

@@ -270,6 +270,18 @@ impl Operation {
         }
     }
 
+    /// Whether something is still expected from a rank.
+    pub(crate) fn needs(&self, inner: &Inner, group: &GroupInner, rank: usize) -> bool {
+        match (&self.state, &self.body, party(inner, group)) {
+            (State::Running(attendance), _, Some(party)) => {
+                attendance.absent(&party).contains(&rank)
+            }
+            (_, Body::Exchange(exchange), _) => exchange.needs(rank),
+            (_, Body::Hierarchy(hierarchy), _) => hierarchy.needs(inner, rank),
+            _ => true,
+        }
+    }
+
     /// Gives the operation up; its memory is free to go afterwards.
     pub(crate) fn abort(&mut self, inner: &Inner, group: &GroupInner, reason: &str) {
         if let (State::Running(attendance), Some(party)) = (&mut self.state, party(inner, group)) {

@@ -262,11 +262,26 @@ impl Inner {
         None
     }
 
-    pub(crate) fn loss_error(&self, label: Label<'_>, group: &GroupInner) -> Option<Error> {
+    /// The error of an operation that cannot complete any more.
+    ///
+    /// A member that left in good order has done its part of everything it called: only
+    /// operations to which it has not come are hit.
+    pub(crate) fn loss_error(
+        &self,
+        label: Label<'_>,
+        group: &GroupInner,
+        operation: &Operation,
+    ) -> Option<Error> {
         if !self.is_disturbed() {
             return None;
         }
-        self.loss_of(&group.ranks, label.to_string())
+        let needed: Vec<usize> = group
+            .ranks
+            .iter()
+            .copied()
+            .filter(|rank| *rank != self.rank && operation.needs(self, group, *rank))
+            .collect();
+        self.loss_of(&needed, label.to_string())
     }
 
     #[inline]
@@ -430,7 +445,7 @@ impl Inner {
         operation: &mut Operation,
         label: Label<'_>,
     ) -> Result<()> {
-        let Some(error) = self.loss_error(label, group) else { return Ok(()) };
+        let Some(error) = self.loss_error(label, group, operation) else { return Ok(()) };
         // What the lost member had finished counts: its part may be there already.
         let mut progressed = false;
         match operation.poll(self, group, &mut progressed) {

@@ -96,7 +96,7 @@ impl Started {
 
     /// What a fruitless poll checks: the session, aborts by others, the timeout.
     fn look(&self, operation: &mut Operation) -> Result<()> {
-        if let Some(error) = self.inner.loss_error(self.label(), &self.group) {
+        if let Some(error) = self.inner.loss_error(self.label(), &self.group, operation) {
             let mut progressed = false;
             if let Ok(true) = operation.poll(&self.inner, &self.group, &mut progressed) {
                 return Ok(());

@@ -465,10 +465,17 @@ impl Transfer {
     /// Whether the buffer of the next round has been read by everybody.
     fn buffer_free(&self, party: &Party<'_>, attendance: &Attendance) -> bool {
         let Some(before) = self.staged.checked_sub(BUFFERS as u32) else { return true };
+        let area = area(attendance.place(), self.common, party.size());
         (0..party.size()).filter(|member| *member != party.me).all(|member| {
+            if self.readers >> member & 1 == 0 {
+                return true;
+            }
+            // A reader with a shorter part is through with fewer rounds.
+            let part = self.outgoing.of(if self.common { party.me } else { member }).1;
+            let needed = (before + 1).min(part.div_ceil(area) as u32);
             let slot =
                 party.local.board.slot(party.members[member].into(), attendance.slot_of(member));
-            self.readers >> member & 1 == 0 || slot.taken.load(Ordering::Acquire) > before
+            slot.taken.load(Ordering::Acquire) >= needed
         })
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Exchange {
     ring: usize,
     /// Bytes of the own segment (or of everything) that are combined.
     combined: u64,
+    /// The own segment's result is only passed on: it lies in the first ring until it is sent.
+    passes_on: bool,
     verified: bool,
     over: bool,
 }
@@ -134,6 +136,7 @@ impl Exchange {
             scratch: Vec::new(),
             ring: 0,
             combined: 0,
+            passes_on: false,
             verified: false,
             over: false,
         }
@@ -156,6 +159,17 @@ impl Exchange {
         if absent.is_empty() { self.other_ranks().collect() } else { absent }
     }
 
+    /// Whether something is still expected from a rank, or owed to it.
+    pub(crate) fn needs(&self, rank: usize) -> bool {
+        let Some(flows) = &self.flows else { return true };
+        flows.flows.iter().zip(&self.out).any(|(flow, out)| {
+            flow.rank == rank
+                && (!flow.is_posted()
+                    || flow.stages.iter().any(|stage| !stage.is_complete())
+                    || out.iter().any(|out| out.sent < out.total))
+        })
+    }
+
     /// The own segment of a segmented reduction, or all of a flat one: (offset, bytes).
     fn own(&self) -> (usize, usize) {
         match self.form {
@@ -169,6 +183,10 @@ impl Exchange {
     fn open(&mut self) -> Arc<Flows> {
         let peers = self.ranks.len() - 1;
         let own = self.own();
+        self.passes_on = matches!(
+            self.form,
+            Form::Segmented { results: Results::To(root), .. } if root != self.me
+        );
         if matches!(self.form, Form::Segmented { .. } | Form::Flat { .. }) {
             let limit = (RINGS / peers).min(RING_MAX) & !63;
             self.ring = own.1.min(limit).next_multiple_of(64);
@@ -178,6 +196,7 @@ impl Exchange {
             self.scratch.resize(self.ring * peers, 0);
         }
         let mut flows = Vec::with_capacity(peers);
+        let first_ring = rings_first(&mut self.scratch, self.ring);
         let mut rings = self.scratch.chunks_mut(self.ring.max(1));
         self.out.clear();
         for member in (0..self.ranks.len()).filter(|member| *member != self.me) {
@@ -210,7 +229,9 @@ impl Exchange {
                     let (at, bytes) = segments.of(member);
                     out[0] = Outflow::new(self.send, at, bytes, true);
                     intakes[0] = ring(own.1);
-                    if results == Results::All || results == Results::To(member) {
+                    if self.passes_on && results == Results::To(member) {
+                        out[1] = Outflow::new(Span::EMPTY, 0, own.1, false);
+                    } else if results == Results::All || results == Results::To(member) {
                         out[1] = Outflow::new(self.recv, own.0, own.1, false);
                     }
                     if results == Results::All || results == Results::To(self.me) {
@@ -221,6 +242,11 @@ impl Exchange {
             }
             flows.push(Flow::new(self.ranks[member], intakes));
             self.out.push(out);
+        }
+        if self.passes_on {
+            for out in &mut self.out {
+                out[1].span = first_ring;
+            }
         }
         Arc::new(Flows { key: self.key, flows })
     }
@@ -415,7 +441,12 @@ impl Exchange {
         }
         let mut send = self.send;
         let mut sources = bases.clone();
-        self.recv.visit(recv_at, bytes, |target, distance, length| {
+        let (mut recv, recv_at) = if self.passes_on {
+            (Span::one(self.scratch.as_mut_ptr(), self.ring), inside)
+        } else {
+            (self.recv, recv_at)
+        };
+        recv.visit(recv_at, bytes, |target, distance, length| {
             send.visit(own + done as usize + distance, length, |mine, inner, length| {
                 for member in 0..members {
                     sources[member] = bases[member].wrapping_add(distance + inner);
@@ -443,11 +474,17 @@ impl Exchange {
 
     /// Lets contributors send on when a good part of the ring is free.
     fn give_credit(&self, streams: &Streams, flows: &Flows, total: u64) {
-        let upto = (self.combined + self.ring as u64).min(total);
-        for flow in &flows.flows {
+        for (index, flow) in flows.flows.iter().enumerate() {
+            // The first ring's memory is free when the result in it has been passed on.
+            let free = if self.passes_on && index == 0 {
+                self.out.iter().map(|out| out[1].sent).max().unwrap_or(0)
+            } else {
+                self.combined
+            };
+            let upto = (free + self.ring as u64).min(total);
             let stage = &flow.stages[0];
             let announced = stage.announced();
-            if announced < total
+            if announced < upto
                 && (upto - announced >= self.ring as u64 / 4 || upto == total)
             {
                 stage.announce(upto);
@@ -472,13 +509,20 @@ impl Exchange {
                 {
                     continue;
                 }
-                let bytes = (upto - out.sent) as usize;
-                let at = out.at + out.sent as usize;
+                let mut bytes = (upto - out.sent) as usize;
+                let mut at = out.at + out.sent as usize;
+                if stage == 1 && self.passes_on {
+                    at = (out.sent % self.ring as u64) as usize;
+                    bytes = bytes.min(self.ring - at);
+                }
                 let sent = send_data(streams, flow.rank, self.key, stage as u8, out, at, bytes)
                     .map_err(|_| flow.rank)?;
                 out.sent += sent as u64;
                 any |= sent > 0;
             }
+        }
+        if any && self.passes_on {
+            self.give_credit(streams, flows, self.own().1 as u64);
         }
         Ok(any)
     }
@@ -532,6 +576,11 @@ fn send_data(
         at,
         bytes,
     )
+}
+
+/// The memory of the first ring.
+fn rings_first(scratch: &mut [u8], ring: usize) -> Span {
+    Span::one(scratch.as_mut_ptr(), ring.min(scratch.len()))
 }
 
 /// Copies between two spans that are the same memory or disjoint.
