@@ -3,7 +3,10 @@
 //! The safe calls borrow slices; the started ones own their buffers until they are waited for.
 //! [`Prepared`] is the raw door behind both, for other languages.
 
-#![expect(unsafe_code, reason = "slices become raw spans for as long as a call borrows them")]
+#![expect(
+    unsafe_code,
+    reason = "slices become raw spans for as long as a call borrows them"
+)]
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -69,24 +72,48 @@ impl Group {
 
     /// A call with settings of its own, matched by its place in the order of calls.
     pub fn call(&self) -> Call<'_> {
-        Call { group: self, name: None, scale: Scale::NONE, timeout: self.inner.options.timeout }
+        Call {
+            group: self,
+            name: None,
+            scale: Scale::NONE,
+            timeout: self.inner.options.timeout,
+        }
     }
 
     /// A call under a name: matched by it, in whatever order the ranks get there.
     pub fn named<'a>(&'a self, name: &'a str) -> Call<'a> {
-        Call { name: Some(name), ..self.call() }
+        Call {
+            name: Some(name),
+            ..self.call()
+        }
     }
 
     /// Sends a tensor to another member, which receives it under the same name.
     pub fn send<T: Element>(&self, to: usize, name: &str, tensor: &[T]) -> Result<()> {
         let span = constant(tensor);
-        self.transfer(self.rank(), to, name, T::DTYPE, tensor.len(), span, Span::EMPTY)
+        self.transfer(
+            self.rank(),
+            to,
+            name,
+            T::DTYPE,
+            tensor.len(),
+            span,
+            Span::EMPTY,
+        )
     }
 
     /// Receives a tensor from another member.
     pub fn recv<T: Element>(&self, from: usize, name: &str, tensor: &mut [T]) -> Result<()> {
         let span = mutable(tensor);
-        self.transfer(from, self.rank(), name, T::DTYPE, tensor.len(), Span::EMPTY, span)
+        self.transfer(
+            from,
+            self.rank(),
+            name,
+            T::DTYPE,
+            tensor.len(),
+            Span::EMPTY,
+            span,
+        )
     }
 
     /// # Safety
@@ -131,16 +158,25 @@ impl Group {
         recv: Span,
     ) -> Result<()> {
         self.inner.check_usable()?;
-        let label = Label { kind: Kind::Transfer, name: Some(name), sequence: 0 };
+        let label = Label {
+            kind: Kind::Transfer,
+            name: Some(name),
+            sequence: 0,
+        };
         let other = if from == self.rank() { to } else { from };
         if other >= self.size() || from == to {
             return Err(Error::Invalid {
                 operation: label.to_string(),
-                problem: format!("there is no other rank {other} in a group of {}", self.size()),
+                problem: format!(
+                    "there is no other rank {other} in a group of {}",
+                    self.size()
+                ),
             });
         }
         let key = self.group.transfer_key(name, from, to);
-        let pair = self.inner.pair(self.group.ranks[from], self.group.ranks[to]);
+        let pair = self
+            .inner
+            .pair(self.group.ranks[from], self.group.ranks[to]);
         let request = Request {
             kind: Kind::Transfer,
             dtype,
@@ -150,7 +186,8 @@ impl Group {
             ..Request::EMPTY
         };
         let mut operation = Operation::new(&self.inner, &pair, key, &request);
-        self.inner.drive(&pair, &mut operation, label, self.inner.options.timeout)
+        self.inner
+            .drive(&pair, &mut operation, label, self.inner.options.timeout)
     }
 }
 
@@ -249,7 +286,11 @@ impl Prepared<'_> {
         let Group { inner, group } = self.call.group;
         inner.check_usable()?;
         let (key, sequence) = group.key(self.call.name);
-        let label = Label { kind: self.request.kind, name: self.call.name, sequence };
+        let label = Label {
+            kind: self.request.kind,
+            name: self.call.name,
+            sequence,
+        };
         let mut operation = Operation::new(inner, group, key, &self.request);
         let result = inner.drive(group, &mut operation, label, self.call.timeout);
         self.tables.recycle();
@@ -261,7 +302,11 @@ impl Prepared<'_> {
         let Group { inner, group } = self.call.group;
         inner.check_usable()?;
         let (key, sequence) = group.key(self.call.name);
-        let label = Label { kind: self.request.kind, name: self.call.name, sequence };
+        let label = Label {
+            kind: self.request.kind,
+            name: self.call.name,
+            sequence,
+        };
         let operation = Operation::new(inner, group, key, &self.request);
         let started = Started::new(
             Arc::clone(inner),
@@ -312,7 +357,11 @@ impl<'a> Call<'a> {
     }
 
     fn invalid<T>(&self, kind: Kind, problem: String) -> Result<T> {
-        let label = Label { kind, name: self.name, sequence: 0 };
+        let label = Label {
+            kind,
+            name: self.name,
+            sequence: 0,
+        };
         let operation = match self.name {
             Some(_) => label.to_string(),
             None => kind.name().to_owned(),
@@ -322,8 +371,16 @@ impl<'a> Call<'a> {
 
     #[inline]
     fn prepared(self, request: Request) -> Prepared<'a> {
-        let request = Request { scale: self.scale, settings: self.settings(), ..request };
-        Prepared { call: self, request, tables: Tables::default() }
+        let request = Request {
+            scale: self.scale,
+            settings: self.settings(),
+            ..request
+        };
+        Prepared {
+            call: self,
+            request,
+            tables: Tables::default(),
+        }
     }
 
     /// A digest of the settings on which all members must agree.
@@ -356,7 +413,12 @@ impl<'a> Call<'a> {
 
     /// Cuts a tensor that several hosts reduce together into one segment for each member.
     fn cut(&self, count: usize, dtype: DType) -> Parts {
-        Parts::Cut { base: 0, count, parts: self.group.size(), size: dtype.size() }
+        Parts::Cut {
+            base: 0,
+            count,
+            parts: self.group.size(),
+            size: dtype.size(),
+        }
     }
 
     /// Everybody waits for everybody.
@@ -366,7 +428,10 @@ impl<'a> Call<'a> {
 
     /// A barrier, to be run or started.
     pub fn prepare_barrier(self) -> Prepared<'a> {
-        self.prepared(Request { kind: Kind::Barrier, ..Request::EMPTY })
+        self.prepared(Request {
+            kind: Kind::Barrier,
+            ..Request::EMPTY
+        })
     }
 
     /// Combines `count` elements of all members; `send` and `recv` may be the same.
@@ -427,7 +492,10 @@ impl<'a> Call<'a> {
         // SAFETY: the buffer's memory belongs to the result, which ends the operation first.
         let prepared =
             unsafe { self.prepare_all_reduce(pointer, pointer, tensor.len(), T::DTYPE, op) }?;
-        Ok(Pending { handle: prepared.start()?, buffer: tensor })
+        Ok(Pending {
+            handle: prepared.start()?,
+            buffer: tensor,
+        })
     }
 
     /// Combines a list of tensors of one type as if they were one.
@@ -460,7 +528,11 @@ impl<'a> Call<'a> {
             send_parts: self.cut(count, dtype),
             ..Request::EMPTY
         });
-        prepared.tables = Tables { send, recv, ..Tables::default() };
+        prepared.tables = Tables {
+            send,
+            recv,
+            ..Tables::default()
+        };
         Ok(prepared)
     }
 
@@ -495,8 +567,11 @@ impl<'a> Call<'a> {
         self.check_op(Kind::Reduce, dtype, op)?;
         self.check_root(Kind::Reduce, root)?;
         let bytes = count * dtype.size();
-        let recv =
-            if self.group.rank() == root { Span::one(recv, bytes) } else { Span::EMPTY };
+        let recv = if self.group.rank() == root {
+            Span::one(recv, bytes)
+        } else {
+            Span::EMPTY
+        };
         Ok(self.prepared(Request {
             kind: Kind::Reduce,
             dtype,
@@ -582,7 +657,11 @@ impl<'a> Call<'a> {
         recv: &mut [T],
         op: ReduceOp,
     ) -> Result<()> {
-        self.same_length(Kind::ReduceScatter, send.len(), recv.len() * self.group.size())?;
+        self.same_length(
+            Kind::ReduceScatter,
+            send.len(),
+            recv.len() * self.group.size(),
+        )?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
         // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
         unsafe { self.prepare_reduce_scatter(from, to, recv.len(), T::DTYPE, op) }?.run()
@@ -633,7 +712,9 @@ impl<'a> Call<'a> {
     ) -> Result<Prepared<'a>> {
         let recv_parts = self.parts(Kind::AllGatherV, counts, dtype)?;
         let own = recv_parts[self.group.rank()].1;
-        let total = recv_parts.last().map_or(0, |(offset, bytes)| offset + bytes);
+        let total = recv_parts
+            .last()
+            .map_or(0, |(offset, bytes)| offset + bytes);
         let mut prepared = self.prepared(Request {
             kind: Kind::AllGatherV,
             dtype,
@@ -656,7 +737,8 @@ impl<'a> Call<'a> {
         recv: &mut [T],
         counts: &[usize],
     ) -> Result<()> {
-        let own = counts.get(self.group.rank()).copied().unwrap_or(0);
+        self.parts(Kind::AllGatherV, counts, T::DTYPE)?;
+        let own = counts[self.group.rank()];
         self.same_length(Kind::AllGatherV, send.len(), own)?;
         self.same_length(Kind::AllGatherV, counts.iter().sum(), recv.len())?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
@@ -679,7 +761,11 @@ impl<'a> Call<'a> {
         self.check_root(Kind::Gather, root)?;
         let bytes = count * dtype.size();
         let is_root = self.group.rank() == root;
-        let recv = if is_root { Span::one(recv, bytes * self.group.size()) } else { Span::EMPTY };
+        let recv = if is_root {
+            Span::one(recv, bytes * self.group.size())
+        } else {
+            Span::EMPTY
+        };
         Ok(self.prepared(Request {
             kind: Kind::Gather,
             dtype,
@@ -719,7 +805,11 @@ impl<'a> Call<'a> {
         let bytes = count * dtype.size();
         let is_root = self.group.rank() == root;
         let total = bytes * self.group.size();
-        let send = if is_root { Span::one(send.cast_mut(), total) } else { Span::EMPTY };
+        let send = if is_root {
+            Span::one(send.cast_mut(), total)
+        } else {
+            Span::EMPTY
+        };
         Ok(self.prepared(Request {
             kind: Kind::Scatter,
             dtype,
@@ -835,17 +925,29 @@ impl<'a> Call<'a> {
         let size = self.group.size();
         self.parts(Kind::AllToAllV, send_counts, DType::U8)?;
         self.parts(Kind::AllToAllV, recv_counts, DType::U8)?;
-        let mine: Vec<u64> =
-            send_counts.iter().chain(recv_counts).map(|count| *count as u64).collect();
+        let mine: Vec<u64> = send_counts
+            .iter()
+            .chain(recv_counts)
+            .map(|count| *count as u64)
+            .collect();
         let mut all = vec![0u64; 2 * size * size];
         let name = self.name.map(|name| format!("{name}/splits"));
-        Call { name: name.as_deref(), scale: Scale::NONE, ..self }.all_gather(&mine, &mut all)?;
+        Call {
+            name: name.as_deref(),
+            scale: Scale::NONE,
+            ..self
+        }
+        .all_gather(&mine, &mut all)?;
         for from in 0..size {
             for to in 0..size {
                 let sent = all[from * 2 * size + to];
                 let expected = all[to * 2 * size + size + from];
                 if sent != expected {
-                    let label = Label { kind: Kind::AllToAllV, name: self.name, sequence: 0 };
+                    let label = Label {
+                        kind: Kind::AllToAllV,
+                        name: self.name,
+                        sequence: 0,
+                    };
                     return Err(Error::Mismatch {
                         operation: label.to_string(),
                         details: format!(
@@ -892,13 +994,18 @@ impl<'a> Call<'a> {
         if one == other {
             return Ok(());
         }
-        self.invalid(kind, format!("buffers of {one} and {other} elements do not fit"))
+        self.invalid(
+            kind,
+            format!("buffers of {one} and {other} elements do not fit"),
+        )
     }
 }
 
 fn counts_digest(counts: &[usize]) -> u32 {
     counts.iter().fold(0x811c_9dc5_u32, |digest, count| {
-        (digest ^ *count as u32 ^ (*count >> 32) as u32).wrapping_mul(0x0100_0193).rotate_left(5)
+        (digest ^ *count as u32 ^ (*count >> 32) as u32)
+            .wrapping_mul(0x0100_0193)
+            .rotate_left(5)
     })
 }
 

@@ -75,7 +75,10 @@ impl Kind {
     }
 
     const fn has_root(self) -> bool {
-        matches!(self, Self::Broadcast | Self::Reduce | Self::Gather | Self::Scatter)
+        matches!(
+            self,
+            Self::Broadcast | Self::Reduce | Self::Gather | Self::Scatter
+        )
     }
 
     const fn unequal_parts(self) -> bool {
@@ -190,7 +193,13 @@ pub(crate) fn ranks_text(ranks: &[usize]) -> String {
     }
     let texts: Vec<String> = runs
         .iter()
-        .map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") })
+        .map(|(a, b)| {
+            if a == b {
+                a.to_string()
+            } else {
+                format!("{a}-{b}")
+            }
+        })
         .collect();
     let plural = if ranks.len() == 1 { "rank" } else { "ranks" };
     format!("{plural} {}", texts.join(","))
@@ -215,7 +224,11 @@ mod tests {
     #[test]
     fn the_word_round_trips() {
         for kind in Kind::ALL {
-            let descriptor = Descriptor { kind, shared: true, ..example() };
+            let descriptor = Descriptor {
+                kind,
+                shared: true,
+                ..example()
+            };
             let back = Descriptor::from_parts(descriptor.word(), 10, 0, 0);
             assert_eq!(back, Some(descriptor));
         }
@@ -225,9 +238,13 @@ mod tests {
 
     #[test]
     fn a_disagreement_names_the_odd_rank() {
-        let odd = Descriptor { count: 11, ..example() };
+        let odd = Descriptor {
+            count: 11,
+            ..example()
+        };
         assert!(!odd.agrees_with(&example()));
-        let text = describe_disagreement(&[(0, example()), (1, example()), (2, odd), (3, example())]);
+        let text =
+            describe_disagreement(&[(0, example()), (1, example()), (2, odd), (3, example())]);
         assert_eq!(
             text,
             "ranks 0-1,3 asked for all_reduce of 10 x f32, sum; \

@@ -47,8 +47,9 @@ impl Engine {
         });
         let weak = Arc::downgrade(&engine);
         let bell = engine.bell.try_clone()?;
-        let thread =
-            std::thread::Builder::new().name("carole-engine".into()).spawn(move || {
+        let thread = std::thread::Builder::new()
+            .name("carole-engine".into())
+            .spawn(move || {
                 let mut rounds = Rounds::default();
                 while let Some(engine) = weak.upgrade() {
                     if engine.stop.load(Ordering::Acquire) {
@@ -114,7 +115,11 @@ enum Plan {
     Spin,
     Yield,
     /// Sleep until one of these is ready, or until the limit.
-    Sleep { fds: Vec<(RawFd, i16)>, limit: Option<Duration>, asleep: Vec<Arc<Inner>> },
+    Sleep {
+        fds: Vec<(RawFd, i16)>,
+        limit: Option<Duration>,
+        asleep: Vec<Arc<Inner>>,
+    },
 }
 
 #[derive(Default)]
@@ -143,7 +148,10 @@ impl Rounds {
         let moved = self.poll_started();
         if !self.started.is_empty() {
             let waiter = self.waiter.get_or_insert_with(|| {
-                Waiter::new(Patience { spins: 20, yielding: Duration::from_micros(500) })
+                Waiter::new(Patience {
+                    spins: 20,
+                    yielding: Duration::from_micros(500),
+                })
             });
             if moved {
                 waiter.reset();
@@ -194,7 +202,11 @@ impl Rounds {
             };
         }
         if !self.started.is_empty() {
-            limit = Some(limit.unwrap_or(Duration::from_millis(100)).min(Duration::from_millis(100)));
+            limit = Some(
+                limit
+                    .unwrap_or(Duration::from_millis(100))
+                    .min(Duration::from_millis(100)),
+            );
         }
         Plan::Sleep { fds, limit, asleep }
     }
@@ -218,7 +230,11 @@ impl Rounds {
             Plan::Sleep { fds, limit, asleep } => {
                 let mut fds: Vec<libc::pollfd> = fds
                     .into_iter()
-                    .map(|(fd, events)| libc::pollfd { fd, events, revents: 0 })
+                    .map(|(fd, events)| libc::pollfd {
+                        fd,
+                        events,
+                        revents: 0,
+                    })
                     .collect();
                 let _ = sys::poll(&mut fds, limit);
                 sys::eventfd_clear(bell.as_fd());
@@ -247,7 +263,9 @@ enum Watching {
 /// Looks after one session: deaths, connections, heartbeats.
 fn watch(session: &Arc<Inner>) -> Watching {
     session.check_deaths();
-    let Some(streams) = &session.streams else { return Watching::Connections(None) };
+    let Some(streams) = &session.streams else {
+        return Watching::Connections(None);
+    };
     if session.is_over() {
         return Watching::Connections(None);
     }
@@ -256,7 +274,11 @@ fn watch(session: &Arc<Inner>) -> Watching {
     let _ = streams.progress(&**session, 0..session.peers.len());
     session.store.pump(session);
     let next = session.heartbeat();
-    if driven { Watching::Callers } else { Watching::Connections(next) }
+    if driven {
+        Watching::Callers
+    } else {
+        Watching::Connections(next)
+    }
 }
 
 impl Events for Inner {

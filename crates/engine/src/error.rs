@@ -102,7 +102,10 @@ pub enum Error {
 impl Error {
     /// Wraps an operating-system error with what was attempted.
     pub fn system(context: impl Into<String>, error: &std::io::Error) -> Self {
-        Self::System { context: context.into(), message: error.to_string() }
+        Self::System {
+            context: context.into(),
+            message: error.to_string(),
+        }
     }
 }
 

@@ -98,7 +98,11 @@ impl Peer {
         }
         let session = Session::from_inner(Inner::new(Parts {
             rank,
-            peers: membership.members.iter().map(|member| member.peer.clone()).collect(),
+            peers: membership
+                .members
+                .iter()
+                .map(|member| member.peer.clone())
+                .collect(),
             generation: membership.generation,
             options: options.clone(),
             local,
@@ -122,12 +126,16 @@ impl Peer {
         sockets: &[Option<Socket>],
         deadline: Instant,
     ) -> Result<Option<Local>> {
-        let ranks: Vec<usize> =
-            (0..hosts.len()).filter(|other| hosts[*other] == hosts[rank]).collect();
+        let ranks: Vec<usize> = (0..hosts.len())
+            .filter(|other| hosts[*other] == hosts[rank])
+            .collect();
         if ranks.len() < 2 || ranks.len() > MAX_LOCAL {
             return Ok(None);
         }
-        let me = ranks.iter().position(|other| *other == rank).expect("this rank is on its host");
+        let me = ranks
+            .iter()
+            .position(|other| *other == rank)
+            .expect("this rank is on its host");
         let bytes = Board::bytes(ranks.len());
         let own = if me == 0 {
             Some(sys::memfd(c"carole", bytes).context("making shared memory")?)
@@ -138,7 +146,9 @@ impl Peer {
         for other in ranks.iter().filter(|other| **other != rank) {
             let mut fds = vec![bell];
             fds.extend(own.as_ref().map(AsRawFd::as_raw_fd));
-            let socket = sockets[*other].as_ref().expect("a socket to every other rank");
+            let socket = sockets[*other]
+                .as_ref()
+                .expect("a socket to every other rank");
             sys::send_descriptors(socket.as_fd(), &fds).context("handing over shared memory")?;
         }
         let mut bells: Vec<Option<OwnedFd>> = Vec::with_capacity(ranks.len());
@@ -148,7 +158,9 @@ impl Peer {
                 bells.push(None);
                 continue;
             }
-            let socket = sockets[*other].as_ref().expect("a socket to every other rank");
+            let socket = sockets[*other]
+                .as_ref()
+                .expect("a socket to every other rank");
             let mut fds = receive_descriptors(socket, deadline)
                 .context("receiving shared memory")?
                 .into_iter();
@@ -157,10 +169,13 @@ impl Peer {
                 memory = fds.next();
             }
         }
-        let memory = memory.ok_or_else(|| Error::Form("no shared memory was handed over".into()))?;
+        let memory =
+            memory.ok_or_else(|| Error::Form("no shared memory was handed over".into()))?;
         let length = sys::file_length(memory.as_fd()).context("measuring shared memory")?;
         if length != bytes {
-            return Err(Error::Form(format!("shared memory has {length} bytes, not {bytes}")));
+            return Err(Error::Form(format!(
+                "shared memory has {length} bytes, not {bytes}"
+            )));
         }
         let mapping =
             Mapping::shared(memory.as_fd(), bytes, true).context("mapping shared memory")?;
@@ -174,7 +189,11 @@ fn missing(rank: usize, peer: &PeerId, limit: Duration) -> String {
 }
 
 fn receive_descriptors(socket: &Socket, deadline: Instant) -> std::io::Result<Vec<OwnedFd>> {
-    let mut fds = [libc::pollfd { fd: socket.raw(), events: libc::POLLIN, revents: 0 }];
+    let mut fds = [libc::pollfd {
+        fd: socket.raw(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if sys::poll(&mut fds, Some(left))? > 0 {
@@ -197,7 +216,9 @@ fn watch_processes(
         if hosts[other] != hosts[rank] {
             continue;
         }
-        let Some(socket @ Socket::Local(_)) = socket else { continue };
+        let Some(socket @ Socket::Local(_)) = socket else {
+            continue;
+        };
         let pid = sys::peer_pid(socket.as_fd()).context("asking for a peer's process")?;
         if pid as u32 != std::process::id() {
             let watch = sys::peer_pidfd(socket.as_fd()).context("watching a peer's process")?;

@@ -28,7 +28,14 @@ impl GroupInner {
         hosts: Vec<usize>,
     ) -> Self {
         let identity = group_identity(tag, &ranks);
-        Self { identity, ranks, me, local, hosts, sequence: AtomicU64::new(0) }
+        Self {
+            identity,
+            ranks,
+            me,
+            local,
+            hosts,
+            sequence: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn size(&self) -> usize {

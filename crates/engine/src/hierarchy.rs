@@ -30,6 +30,8 @@ enum Stage {
 /// A reduction over hosts, as one rank sees it.
 pub(crate) struct Hierarchy {
     key: Key,
+    /// The key that those of the parts are made from.
+    part: Key,
     descriptor: Descriptor,
     combine: Combine,
     send: Span,
@@ -46,7 +48,9 @@ pub(crate) struct Hierarchy {
     column_parts: Parts,
     column_me: usize,
     stage: Stage,
+    /// Open until the end: whoever gives up is heard there.
     meeting: Option<Exchange>,
+    agreed: bool,
     attendance: Option<Attendance>,
     transfer: Option<Transfer>,
     exchange: Option<Exchange>,
@@ -70,7 +74,9 @@ impl Hierarchy {
             }
         }
         let columns = hosts.iter().map(|(_, members)| members.len()).min()?;
-        let mine = hosts.iter().position(|(host, _)| *host == group.hosts[group.me])?;
+        let mine = hosts
+            .iter()
+            .position(|(host, _)| *host == group.hosts[group.me])?;
         let on_host = &hosts[mine].1;
         // Decided by the layout alone, so that all ranks decide alike.
         let largest = hosts.iter().map(|(_, members)| members.len()).max()?;
@@ -80,26 +86,42 @@ impl Hierarchy {
         let local: Option<Vec<u8>> = if on_host.len() < 2 {
             Some(vec![0])
         } else {
-            on_host.iter().map(|member| inner.local_ranks[group.ranks[*member]]).collect()
+            on_host
+                .iter()
+                .map(|member| inner.local_ranks[group.ranks[*member]])
+                .collect()
         };
         let me = on_host.iter().position(|member| *member == group.me)?;
         let size = combine.dtype.size();
         let count = request.send.bytes() / size;
-        let cut = Parts::Cut { base: 0, count, parts: columns, size };
+        let cut = Parts::Cut {
+            base: 0,
+            count,
+            parts: columns,
+            size,
+        };
         let mut segments: Vec<(usize, usize)> = (0..columns).map(|column| cut.of(column)).collect();
         segments.resize(on_host.len(), (0, 0));
         let column: Vec<usize> = if me < columns {
-            hosts.iter().map(|(_, members)| group.ranks[members[me]]).collect()
+            hosts
+                .iter()
+                .map(|(_, members)| group.ranks[members[me]])
+                .collect()
         } else {
             Vec::new()
         };
         let (base, bytes) = segments[me];
-        let column_parts = Parts::Cut { base, count: bytes / size, parts: hosts.len(), size };
+        let column_parts = Parts::Cut {
+            base,
+            count: bytes / size,
+            parts: hosts.len(),
+            size,
+        };
         let ranks = group.ranks.clone();
-        let meeting =
-            Exchange::new(key, descriptor, Form::Meet, Span::EMPTY, Span::EMPTY, ranks, group.me);
+        let meeting = Exchange::meeting(key, descriptor, ranks, group.me);
         Some(Self {
             key,
+            part: key,
             descriptor,
             combine,
             send: request.send,
@@ -114,6 +136,7 @@ impl Hierarchy {
             column_me: mine,
             stage: Stage::Scatter,
             meeting: Some(meeting),
+            agreed: false,
             attendance: None,
             transfer: None,
             exchange: None,
@@ -133,12 +156,21 @@ impl Hierarchy {
         if let Some(meeting) = &mut self.meeting
             && let Some(around) = inner.surroundings()
         {
-            match meeting.poll(&around, progressed) {
-                Ok(true) => self.meeting = None,
-                Ok(false) => {}
+            let mut met = false;
+            match meeting.poll(&around, &mut met) {
+                Ok(true) => {
+                    // Keys of the parts are new with every attempt, and never met before.
+                    self.part = self.key.part(u32::MAX, meeting.attempt() as u32);
+                    *progressed |= met && !std::mem::replace(&mut self.agreed, true);
+                }
+                // Nothing moves before everybody was seen to agree.
+                Ok(false) => {
+                    *progressed |= met;
+                    return Ok(false);
+                }
                 Err(ended) => {
                     self.meeting = None;
-                    self.abort(inner, "the ranks do not agree");
+                    self.abort(inner, Some("the ranks do not agree"));
                     return Err(ended);
                 }
             }
@@ -148,14 +180,20 @@ impl Hierarchy {
                 Stage::Scatter => self.poll_local(inner, 1, progressed)?,
                 Stage::Cross => self.poll_cross(inner, progressed)?,
                 Stage::Gather => self.poll_local(inner, 3, progressed)?,
-                Stage::Done => return Ok(self.meeting.is_none()),
+                Stage::Done => {
+                    if let (Some(mut meeting), Some(streams)) =
+                        (self.meeting.take(), &inner.streams)
+                    {
+                        meeting.release(streams);
+                    }
+                    return Ok(true);
+                }
             };
             if !moved {
                 return Ok(false);
             }
             *progressed = true;
             self.stage = match self.stage {
-                // Data crosses hosts only after everybody was seen to agree.
                 Stage::Scatter => Stage::Cross,
                 Stage::Cross => Stage::Gather,
                 Stage::Gather | Stage::Done => Stage::Done,
@@ -168,16 +206,50 @@ impl Hierarchy {
         let others = ((1u64 << members) - 1) & !(1 << self.me);
         let table = Parts::Table(self.segments.as_ptr());
         if stage == 1 {
-            let Combine { dtype, op, scale, .. } = self.combine;
-            let op = if op == crate::ReduceOp::Average { crate::ReduceOp::Sum } else { op };
-            let scale = Scale { before: scale.before, after: 1.0 };
+            let Combine {
+                dtype, op, scale, ..
+            } = self.combine;
+            let op = if op == crate::ReduceOp::Average {
+                crate::ReduceOp::Sum
+            } else {
+                op
+            };
+            let scale = Scale {
+                before: scale.before,
+                after: 1.0,
+            };
             let (base, bytes) = self.segments[self.me];
-            let sink = Sink::Reduce { dtype, op, scale, divisor: 1 };
-            Transfer::new(self.send, self.recv, false, table, others, Parts::Whole(bytes), sink)
-                .at(base)
+            let sink = Sink::Reduce {
+                dtype,
+                op,
+                scale,
+                divisor: 1,
+            };
+            Transfer::new(
+                self.send,
+                self.recv,
+                false,
+                table,
+                others,
+                Parts::Whole(bytes),
+                sink,
+            )
+            .at(base)
         } else {
-            let outgoing = if self.me < self.columns { table } else { Parts::None };
-            Transfer::new(self.recv, self.recv, true, outgoing, others, table, Sink::Copy)
+            let outgoing = if self.me < self.columns {
+                table
+            } else {
+                Parts::None
+            };
+            Transfer::new(
+                self.recv,
+                self.recv,
+                true,
+                outgoing,
+                others,
+                table,
+                Sink::Copy,
+            )
         }
     }
 
@@ -191,11 +263,13 @@ impl Hierarchy {
         let mut transfer = self.transfer.take().unwrap_or_else(|| self.transfer(stage));
         let mut attendance = self.attendance.take();
         let outcome = {
-            let Some(party) = self.party(inner) else { return Ok(false) };
+            let Some(party) = self.party(inner) else {
+                return Ok(false);
+            };
             let opened = match &mut attendance {
                 Some(attendance) => Ok(attendance),
                 None => {
-                    let key = self.key.part(stage, 0);
+                    let key = self.part.part(stage, 0);
                     Attendance::open(&party, key, self.descriptor, WINDOW_BYTES).map(|mut a| {
                         let staged = transfer.prepare(&party, &a);
                         a.post(&party, staged, true);
@@ -204,7 +278,9 @@ impl Hierarchy {
                 }
             };
             match opened {
-                Ok(attendance) => transfer.poll(&party, attendance, moved).map_err(Ended::from),
+                Ok(attendance) => transfer
+                    .poll(&party, attendance, moved)
+                    .map_err(Ended::from),
                 Err(Refusal::Busy) => Ok(false),
                 Err(Refusal::Duplicate) => Err(Ended::Duplicate),
             }
@@ -223,7 +299,7 @@ impl Hierarchy {
             }
             Err(ended) => {
                 self.attendance = attendance;
-                self.abort(inner, "a member of its host gave up");
+                self.abort(inner, Some("a member of its host gave up"));
                 Err(ended)
             }
         }
@@ -232,33 +308,59 @@ impl Hierarchy {
     /// The only rank of its host: what the others reduce inside theirs is here a copy.
     fn alone(&mut self) {
         let bytes = self.send.bytes();
-        let Combine { dtype, op, scale, .. } = self.combine;
-        let op = if op == crate::ReduceOp::Average { crate::ReduceOp::Sum } else { op };
-        let scale = Scale { before: scale.before, after: 1.0 };
+        let Combine {
+            dtype, op, scale, ..
+        } = self.combine;
+        let op = if op == crate::ReduceOp::Average {
+            crate::ReduceOp::Sum
+        } else {
+            op
+        };
+        let scale = Scale {
+            before: scale.before,
+            after: 1.0,
+        };
         crate::operation::reduce_alone(
             self.send,
             self.recv,
             bytes,
-            Combine { dtype, op, scale, divisor: 1 },
+            Combine {
+                dtype,
+                op,
+                scale,
+                divisor: 1,
+            },
         );
     }
 
     fn poll_cross(&mut self, inner: &Inner, moved: &mut bool) -> Result<bool, Ended> {
-        if self.meeting.is_some() {
-            return Ok(false);
-        }
         if self.me >= self.columns {
             return Ok(true);
         }
-        let Some(around) = inner.surroundings() else { return Ok(false) };
+        let Some(around) = inner.surroundings() else {
+            return Ok(false);
+        };
         let exchange = self.exchange.get_or_insert_with(|| {
-            let Combine { dtype, op, scale, divisor } = self.combine;
-            let scale = Scale { before: 1.0, after: scale.after };
+            let Combine {
+                dtype,
+                op,
+                scale,
+                divisor,
+            } = self.combine;
+            let scale = Scale {
+                before: 1.0,
+                after: scale.after,
+            };
             Exchange::new(
-                self.key.part(2, self.me as u32),
+                self.part.part(2, self.me as u32),
                 self.descriptor,
                 Form::Segmented {
-                    combine: Combine { dtype, op, scale, divisor },
+                    combine: Combine {
+                        dtype,
+                        op,
+                        scale,
+                        divisor,
+                    },
                     segments: self.column_parts,
                     results: Results::All,
                 },
@@ -276,19 +378,14 @@ impl Hierarchy {
             Ok(false) => Ok(false),
             Err(ended) => {
                 self.exchange = None;
-                self.abort(inner, "a member of its column gave up");
+                self.abort(inner, Some("a member of its column gave up"));
                 Err(ended)
             }
         }
     }
 
-    /// Whether the operation now waits for local peers rather than for connections.
-    pub(crate) fn waits_locally(&self) -> bool {
-        self.meeting.is_none() && matches!(self.stage, Stage::Scatter | Stage::Gather)
-    }
-
     pub(crate) fn waiting_for(&self, inner: &Inner) -> Vec<usize> {
-        if let Some(meeting) = &self.meeting {
+        if let (Some(meeting), false) = (&self.meeting, self.agreed) {
             return meeting.waiting_for();
         }
         if let Some(exchange) = &self.exchange {
@@ -302,8 +399,14 @@ impl Hierarchy {
 
     /// Whether something is still expected from a rank.
     pub(crate) fn needs(&self, inner: &Inner, rank: usize) -> bool {
-        if self.meeting.as_ref().is_some_and(|meeting| meeting.needs(rank))
-            || self.exchange.as_ref().is_some_and(|exchange| exchange.needs(rank))
+        if self
+            .meeting
+            .as_ref()
+            .is_some_and(|meeting| meeting.needs(rank))
+            || self
+                .exchange
+                .as_ref()
+                .is_some_and(|exchange| exchange.needs(rank))
         {
             return true;
         }
@@ -315,21 +418,26 @@ impl Hierarchy {
 
     /// Looks whether somebody gave up.
     pub(crate) fn check(&mut self, inner: &Inner) -> Result<(), Ended> {
-        let Some(party) = self.party(inner) else { return Ok(()) };
+        let Some(party) = self.party(inner) else {
+            return Ok(());
+        };
         party.local.tidy();
-        let aborted = self.attendance.as_ref().and_then(|a| a.someone_aborted(&party));
+        let aborted = self
+            .attendance
+            .as_ref()
+            .and_then(|a| a.someone_aborted(&party));
         if let Some(rank) = aborted {
-            self.abort(inner, "a member of its host gave up");
+            self.abort(inner, Some("a member of its host gave up"));
             return Err(Ended::Aborted(rank, "it gave the operation up".into()));
         }
         Ok(())
     }
 
-    pub(crate) fn abort(&mut self, inner: &Inner, reason: &str) {
+    pub(crate) fn abort(&mut self, inner: &Inner, reason: Option<&str>) {
         if let Some(mut attendance) = self.attendance.take()
             && let Some(party) = self.party(inner)
         {
-            attendance.abort(&party);
+            attendance.abort(&party, reason.is_none());
         }
         if let Some(streams) = &inner.streams {
             if let Some(mut meeting) = self.meeting.take() {

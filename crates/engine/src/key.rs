@@ -37,8 +37,14 @@ fn digest(seed: u64, bytes: &[u8]) -> (u64, u64) {
     let last = word(chunks.remainder());
     let length = bytes.len() as u64;
     first = fold(first ^ last, 0x8ebc_6af0_9c88_c6e3 ^ length);
-    second = fold(second.wrapping_add(last), 0x5899_65cc_7537_4cc3 ^ length.rotate_left(17));
-    (fold(first, 0x1d8e_4e27_c47d_124f), fold(second, 0xeb44_acca_b455_d165))
+    second = fold(
+        second.wrapping_add(last),
+        0x5899_65cc_7537_4cc3 ^ length.rotate_left(17),
+    );
+    (
+        fold(first, 0x1d8e_4e27_c47d_124f),
+        fold(second, 0xeb44_acca_b455_d165),
+    )
 }
 
 impl Key {

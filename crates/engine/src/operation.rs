@@ -100,10 +100,15 @@ impl Ended {
     pub(crate) fn error(self, label: Label<'_>) -> Error {
         let operation = label.to_string();
         match self {
-            Self::Mismatch(asked) => {
-                Error::Mismatch { operation, details: describe_disagreement(&asked) }
-            }
-            Self::Aborted(rank, reason) => Error::Aborted { operation, rank, reason },
+            Self::Mismatch(asked) => Error::Mismatch {
+                operation,
+                details: describe_disagreement(&asked),
+            },
+            Self::Aborted(rank, reason) => Error::Aborted {
+                operation,
+                rank,
+                reason,
+            },
             Self::Duplicate => Error::Duplicate { operation },
         }
     }
@@ -158,9 +163,18 @@ impl Operation {
         } else if group.local.is_some() && inner.local.is_some() {
             (local_body(inner, group, request), State::Opening)
         } else {
-            (remote_body(inner, group, key, descriptor, request), State::Elsewhere)
+            (
+                remote_body(inner, group, key, descriptor, request),
+                State::Elsewhere,
+            )
         };
-        Self { key, descriptor, body, state, cancelled: None }
+        Self {
+            key,
+            descriptor,
+            body,
+            state,
+            cancelled: None,
+        }
     }
 
     /// Moves what can be moved; `Ok(true)` when the result is there.
@@ -180,14 +194,18 @@ impl Operation {
         let done = match (&mut self.state, &mut self.body) {
             (State::Over, _) => return Ok(true),
             (State::Running(attendance), body) => {
-                let Some(party) = party(inner, group) else { return Ok(true) };
+                let Some(party) = party(inner, group) else {
+                    return Ok(true);
+                };
                 let done = match body {
                     Body::Transfer(transfer) => transfer.poll(&party, attendance, progressed),
                     Body::Reduce(reduce) => reduce.poll(&party, attendance, progressed),
                     _ => attendance.poll(&party),
                 };
-                if let Ok(true) = done {
+                // On a mismatch everybody has come and comes to the same verdict by itself.
+                if matches!(done, Ok(true) | Err(Failure::Mismatch(_))) {
                     attendance.finish(&party);
+                    self.state = State::Over;
                 }
                 done.map_err(Ended::from)
             }
@@ -201,7 +219,7 @@ impl Operation {
         match done {
             Ok(true) => self.state = State::Over,
             Ok(false) => {}
-            Err(_) => self.abort(inner, group, "the ranks do not agree"),
+            Err(_) => self.abort(inner, group, Some("the ranks do not agree")),
         }
         done
     }
@@ -209,7 +227,9 @@ impl Operation {
     /// Takes a slot and posts; false when that must wait.
     #[inline]
     fn open(&mut self, inner: &Inner, group: &GroupInner) -> Result<bool, Ended> {
-        let Some(party) = party(inner, group) else { return Ok(false) };
+        let Some(party) = party(inner, group) else {
+            return Ok(false);
+        };
         let space = match &self.body {
             Body::Transfer(transfer) => transfer.space(&party),
             Body::Reduce(_) => WINDOW_BYTES,
@@ -224,9 +244,10 @@ impl Operation {
             }
         };
         let (staged, counted) = match &mut self.body {
-            Body::Transfer(transfer) => {
-                (transfer.prepare(&party, &attendance), transfer.is_counted(&party))
-            }
+            Body::Transfer(transfer) => (
+                transfer.prepare(&party, &attendance),
+                transfer.is_counted(&party),
+            ),
             Body::Reduce(reduce) => (reduce.prepare(&party, &attendance), true),
             _ => (0, false),
         };
@@ -237,19 +258,25 @@ impl Operation {
 
     /// A slower look at things that seldom happen; called now and then while waiting.
     pub(crate) fn check(&mut self, inner: &Inner, group: &GroupInner) -> Result<(), Ended> {
-        if self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Acquire)) {
-            self.abort(inner, group, "it was aborted");
+        if self
+            .cancelled
+            .as_ref()
+            .is_some_and(|cancelled| cancelled.load(Ordering::Acquire))
+        {
+            self.abort(inner, group, Some("it was aborted"));
             return Err(Ended::Aborted(inner.rank, "it was aborted".into()));
         }
         if let Body::Hierarchy(hierarchy) = &mut self.body {
             return hierarchy.check(inner);
         }
-        let Some(party) = party(inner, group) else { return Ok(()) };
+        let Some(party) = party(inner, group) else {
+            return Ok(());
+        };
         party.local.tidy();
         if let State::Running(attendance) = &self.state
             && let Some(rank) = attendance.someone_aborted(&party)
         {
-            self.abort(inner, group, "another rank gave up");
+            self.abort(inner, group, Some("another rank gave up"));
             return Err(Failure::Aborted(rank).into());
         }
         Ok(())
@@ -264,7 +291,12 @@ impl Operation {
             _ => Vec::new(),
         };
         if absent.is_empty() {
-            group.ranks.iter().copied().filter(|rank| *rank != inner.rank).collect()
+            group
+                .ranks
+                .iter()
+                .copied()
+                .filter(|rank| *rank != inner.rank)
+                .collect()
         } else {
             absent
         }
@@ -283,9 +315,11 @@ impl Operation {
     }
 
     /// Gives the operation up; its memory is free to go afterwards.
-    pub(crate) fn abort(&mut self, inner: &Inner, group: &GroupInner, reason: &str) {
+    ///
+    /// The others are told why; without a reason they find out by themselves.
+    pub(crate) fn abort(&mut self, inner: &Inner, group: &GroupInner, reason: Option<&str>) {
         if let (State::Running(attendance), Some(party)) = (&mut self.state, party(inner, group)) {
-            attendance.abort(&party);
+            attendance.abort(&party, reason.is_none());
         }
         if let State::Elsewhere = self.state {
             match (&mut self.body, &inner.streams) {
@@ -311,12 +345,17 @@ impl Operation {
     ) -> Result<bool, Ended> {
         let on_connections = match &self.body {
             Body::Exchange(_) => true,
-            Body::Hierarchy(hierarchy) => !hierarchy.waits_locally(),
+            // Waits on both sides: short sleeps on the connections, which bring aborts.
+            Body::Hierarchy(_) => true,
             _ => false,
         };
         if on_connections {
             if let Some(streams) = &inner.streams {
-                let others = group.ranks.iter().copied().filter(|rank| *rank != inner.rank);
+                let others = group
+                    .ranks
+                    .iter()
+                    .copied()
+                    .filter(|rank| *rank != inner.rank);
                 // Started operations of a hierarchy also wait for local peers: look often.
                 let limit = match self.body {
                     Body::Hierarchy(_) => limit.min(Duration::from_millis(1)),
@@ -326,7 +365,9 @@ impl Operation {
             }
             return Ok(false);
         }
-        let Some(local) = &inner.local else { return Ok(false) };
+        let Some(local) = &inner.local else {
+            return Ok(false);
+        };
         let mut outcome = Ok(false);
         local.park(limit, || {
             let mut progressed = false;
@@ -351,11 +392,19 @@ fn party<'a>(inner: &'a Inner, group: &'a GroupInner) -> Option<Party<'a>> {
 
 /// A reduction with nobody else: scales only.
 pub(crate) fn reduce_alone(mut send: Span, mut recv: Span, bytes: usize, combine: Combine) {
-    let Combine { dtype, op, scale, divisor } = combine;
+    let Combine {
+        dtype,
+        op,
+        scale,
+        divisor,
+    } = combine;
     send.visit(0, bytes, |source, distance, length| {
         recv.visit(distance, length, |target, inside, length| {
             let source = source.wrapping_add(inside).cast_const();
-            let destination = Destination { pointer: target, store: Store::Cached };
+            let destination = Destination {
+                pointer: target,
+                store: Store::Cached,
+            };
             // SAFETY: both spans vouch for their memory; they are the same or disjoint.
             unsafe {
                 kernels::reduce(
@@ -374,9 +423,27 @@ pub(crate) fn reduce_alone(mut send: Span, mut recv: Span, bytes: usize, combine
 
 /// An operation of a group of one.
 fn alone(request: &Request) {
-    let Request { kind, dtype, op, scale, send, recv, .. } = *request;
+    let Request {
+        kind,
+        dtype,
+        op,
+        scale,
+        send,
+        recv,
+        ..
+    } = *request;
     if kind.reduces() {
-        reduce_alone(send, recv, recv.bytes(), Combine { dtype, op, scale, divisor: 1 });
+        reduce_alone(
+            send,
+            recv,
+            recv.bytes(),
+            Combine {
+                dtype,
+                op,
+                scale,
+                divisor: 1,
+            },
+        );
     } else if kind != Kind::Barrier {
         let (from, length) = match kind {
             Kind::AllToAllV | Kind::Scatter => request.send_parts.of(0),
@@ -400,9 +467,27 @@ fn remote_body(
 ) -> Body {
     let members = group.size();
     let me = group.me;
-    let Request { kind, dtype, op, scale, root, send, recv, .. } = *request;
-    let divisor = if op == ReduceOp::Average { members as u32 } else { 1 };
-    let combine = Combine { dtype, op, scale, divisor };
+    let Request {
+        kind,
+        dtype,
+        op,
+        scale,
+        root,
+        send,
+        recv,
+        ..
+    } = *request;
+    let divisor = if op == ReduceOp::Average {
+        members as u32
+    } else {
+        1
+    };
+    let combine = Combine {
+        dtype,
+        op,
+        scale,
+        divisor,
+    };
     let whole = send.bytes();
     let form = match kind {
         Kind::Barrier | Kind::Consensus => Form::Meet,
@@ -419,7 +504,11 @@ fn remote_body(
                 }
                 let segments = request.send_parts;
                 let results = to.map_or(Results::All, Results::To);
-                Form::Segmented { combine, segments, results }
+                Form::Segmented {
+                    combine,
+                    segments,
+                    results,
+                }
             }
         }
         Kind::ReduceScatter => Form::Segmented {
@@ -435,23 +524,35 @@ fn remote_body(
             };
             Form::Copy { outgoing, incoming }
         }
-        Kind::AllGather | Kind::AllGatherV => {
-            Form::Copy { outgoing: Parts::Whole(whole), incoming: request.recv_parts }
-        }
+        Kind::AllGather | Kind::AllGatherV => Form::Copy {
+            outgoing: Parts::Whole(whole),
+            incoming: request.recv_parts,
+        },
         Kind::Gather => Form::Copy {
             outgoing: Parts::Only(root, whole),
-            incoming: if me == root { request.recv_parts } else { Parts::None },
+            incoming: if me == root {
+                request.recv_parts
+            } else {
+                Parts::None
+            },
         },
         Kind::Scatter => Form::Copy {
-            outgoing: if me == root { request.send_parts } else { Parts::None },
+            outgoing: if me == root {
+                request.send_parts
+            } else {
+                Parts::None
+            },
             incoming: Parts::Only(root, recv.bytes()),
         },
-        Kind::AllToAll | Kind::AllToAllV => {
-            Form::Copy { outgoing: request.send_parts, incoming: request.recv_parts }
-        }
+        Kind::AllToAll | Kind::AllToAllV => Form::Copy {
+            outgoing: request.send_parts,
+            incoming: request.recv_parts,
+        },
     };
     let ranks = group.ranks.clone();
-    Body::Exchange(Box::new(Exchange::new(key, descriptor, form, send, recv, ranks, me)))
+    Body::Exchange(Box::new(Exchange::new(
+        key, descriptor, form, send, recv, ranks, me,
+    )))
 }
 
 /// The way an operation goes when all members share a host.
@@ -459,13 +560,37 @@ fn remote_body(
 fn local_body(inner: &Inner, group: &GroupInner, request: &Request) -> Body {
     let members = group.size();
     let me = group.me;
-    let everyone = if members == 64 { u64::MAX } else { (1 << members) - 1 };
+    let everyone = if members == 64 {
+        u64::MAX
+    } else {
+        (1 << members) - 1
+    };
     let others = everyone & !(1 << me);
-    let Request { kind, dtype, op, scale, root, send, recv, .. } = *request;
-    let divisor = if op == ReduceOp::Average { members as u32 } else { 1 };
-    let sink = Sink::Reduce { dtype, op, scale, divisor };
+    let Request {
+        kind,
+        dtype,
+        op,
+        scale,
+        root,
+        send,
+        recv,
+        ..
+    } = *request;
+    let divisor = if op == ReduceOp::Average {
+        members as u32
+    } else {
+        1
+    };
+    let sink = Sink::Reduce {
+        dtype,
+        op,
+        scale,
+        divisor,
+    };
     let transfer = |common, outgoing, readers, incoming, sink| {
-        Body::Transfer(Transfer::new(send, recv, common, outgoing, readers, incoming, sink))
+        Body::Transfer(Transfer::new(
+            send, recv, common, outgoing, readers, incoming, sink,
+        ))
     };
     match kind {
         Kind::Barrier => Body::Meet,
@@ -479,13 +604,22 @@ fn local_body(inner: &Inner, group: &GroupInner, request: &Request) -> Body {
                 Algorithm::Flat if only == Some(me) => {
                     transfer(true, Parts::Whole(bytes), 0, Parts::Whole(bytes), sink)
                 }
-                Algorithm::Flat => {
-                    transfer(true, Parts::Whole(bytes), 1 << root, Parts::None, Sink::Copy)
-                }
+                Algorithm::Flat => transfer(
+                    true,
+                    Parts::Whole(bytes),
+                    1 << root,
+                    Parts::None,
+                    Sink::Copy,
+                ),
                 Algorithm::TwoPhase { chunk } => Body::Reduce(Reduce::new(
                     send,
                     recv,
-                    Combine { dtype, op, scale, divisor },
+                    Combine {
+                        dtype,
+                        op,
+                        scale,
+                        divisor,
+                    },
                     only,
                     chunk,
                 )),
@@ -496,31 +630,72 @@ fn local_body(inner: &Inner, group: &GroupInner, request: &Request) -> Body {
             transfer(false, request.send_parts, others, Parts::Whole(mine), sink)
         }
         Kind::Broadcast => {
-            let (outgoing, readers) =
-                if me == root { (Parts::Whole(send.bytes()), others) } else { (Parts::None, 0) };
-            let incoming = if me == root { Parts::None } else { Parts::Only(root, recv.bytes()) };
+            let (outgoing, readers) = if me == root {
+                (Parts::Whole(send.bytes()), others)
+            } else {
+                (Parts::None, 0)
+            };
+            let incoming = if me == root {
+                Parts::None
+            } else {
+                Parts::Only(root, recv.bytes())
+            };
             transfer(true, outgoing, readers, incoming, Sink::Copy)
         }
-        Kind::AllGather | Kind::AllGatherV => {
-            transfer(true, Parts::Whole(send.bytes()), others, request.recv_parts, Sink::Copy)
-        }
+        Kind::AllGather | Kind::AllGatherV => transfer(
+            true,
+            Parts::Whole(send.bytes()),
+            others,
+            request.recv_parts,
+            Sink::Copy,
+        ),
         Kind::Gather => {
             let readers = if me == root { 0 } else { 1 << root };
-            let incoming = if me == root { request.recv_parts } else { Parts::None };
-            transfer(true, Parts::Whole(send.bytes()), readers, incoming, Sink::Copy)
+            let incoming = if me == root {
+                request.recv_parts
+            } else {
+                Parts::None
+            };
+            transfer(
+                true,
+                Parts::Whole(send.bytes()),
+                readers,
+                incoming,
+                Sink::Copy,
+            )
         }
         Kind::Scatter => {
-            let (outgoing, readers) =
-                if me == root { (request.send_parts, others) } else { (Parts::None, 0) };
-            transfer(false, outgoing, readers, Parts::Only(root, recv.bytes()), Sink::Copy)
+            let (outgoing, readers) = if me == root {
+                (request.send_parts, others)
+            } else {
+                (Parts::None, 0)
+            };
+            transfer(
+                false,
+                outgoing,
+                readers,
+                Parts::Only(root, recv.bytes()),
+                Sink::Copy,
+            )
         }
-        Kind::AllToAll | Kind::AllToAllV => {
-            transfer(false, request.send_parts, others, request.recv_parts, Sink::Copy)
-        }
+        Kind::AllToAll | Kind::AllToAllV => transfer(
+            false,
+            request.send_parts,
+            others,
+            request.recv_parts,
+            Sink::Copy,
+        ),
         Kind::Transfer => {
-            let (outgoing, readers) =
-                if me == root { (Parts::Whole(send.bytes()), others) } else { (Parts::None, 0) };
-            let incoming = if me == root { Parts::None } else { Parts::Only(root, recv.bytes()) };
+            let (outgoing, readers) = if me == root {
+                (Parts::Whole(send.bytes()), others)
+            } else {
+                (Parts::None, 0)
+            };
+            let incoming = if me == root {
+                Parts::None
+            } else {
+                Parts::Only(root, recv.bytes())
+            };
             transfer(true, outgoing, readers, incoming, Sink::Copy)
         }
         Kind::Consensus => Body::Meet,

@@ -62,19 +62,16 @@ enum Step {
 
 impl Server {
     /// Listens on `address` (port 0: any) and on an abstract local socket.
-    pub(crate) fn bind(
-        address: IpAddr,
-        peer: PeerId,
-        job: &str,
-        secret: Secret,
-    ) -> Result<Self> {
+    pub(crate) fn bind(address: IpAddr, peer: PeerId, job: &str, secret: Secret) -> Result<Self> {
         let tcp = TcpListener::bind((address, 0)).context("listening for peers")?;
         tcp.set_nonblocking(true).context("listening for peers")?;
         let local_name = format!("carole-{:032x}", peer.incarnation);
         let name = std::os::unix::net::SocketAddr::from_abstract_name(&local_name)
             .context("naming the local socket")?;
         let local = UnixListener::bind_addr(&name).context("listening on a local socket")?;
-        local.set_nonblocking(true).context("listening on a local socket")?;
+        local
+            .set_nonblocking(true)
+            .context("listening on a local socket")?;
         let endpoint = Endpoint {
             addresses: vec![tcp.local_addr().context("reading the own address")?],
             local: local_name,
@@ -131,10 +128,11 @@ impl Server {
                 }
                 Step::Admitted => {
                     let guest = door.swap_remove(index);
-                    let Some(admission) = guest.admission else { continue };
+                    let Some(admission) = guest.admission else {
+                        continue;
+                    };
                     let hello = admission.hello;
-                    let mut admitted =
-                        self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
                     admitted.insert((hello.generation, hello.from, hello.lane), guest.socket);
                     self.arrived.notify_all();
                 }
@@ -152,7 +150,9 @@ impl Server {
                 },
             };
             let prepared = match &socket {
-                Socket::Tcp(tcp) => tcp.set_nonblocking(true).and_then(|()| tcp.set_nodelay(true)),
+                Socket::Tcp(tcp) => tcp
+                    .set_nonblocking(true)
+                    .and_then(|()| tcp.set_nodelay(true)),
                 Socket::Local(local) => local.set_nonblocking(true),
             };
             if prepared.is_err() {
@@ -206,11 +206,17 @@ impl Server {
 impl Guest {
     fn progress(&mut self, server: &Server, me: &Digest) -> io::Result<Step> {
         loop {
-            let wanted = if self.admission.is_some() { PROOF } else { HELLO };
+            let wanted = if self.admission.is_some() {
+                PROOF
+            } else {
+                HELLO
+            };
             match (&self.socket).read(&mut self.buffer[self.filled..wanted]) {
                 Ok(0) => return Ok(Step::Refused("it hung up".into())),
                 Ok(count) => self.filled += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Step::Waiting),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Step::Waiting);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
@@ -254,17 +260,28 @@ pub(crate) fn connect(
     deadline: Instant,
 ) -> Result<Socket> {
     use crate::stream::handshake::{Hello, PROTOCOL, prove};
-    let refused = |reason: String| Error::Refused { address: peer.to_string(), reason };
+    let refused = |reason: String| Error::Refused {
+        address: peer.to_string(),
+        reason,
+    };
     let socket = if same_host {
         let name = std::os::unix::net::SocketAddr::from_abstract_name(&endpoint.local)
             .context("naming a peer's local socket")?;
-        Socket::Local(retry(deadline, || std::os::unix::net::UnixStream::connect_addr(&name))
-            .map_err(|error| refused(format!("cannot connect: {error}")))?)
+        Socket::Local(
+            retry(deadline, || {
+                std::os::unix::net::UnixStream::connect_addr(&name)
+            })
+            .map_err(|error| refused(format!("cannot connect: {error}")))?,
+        )
     } else {
-        Socket::Tcp(connect_tcp(&endpoint.addresses, deadline)
-            .map_err(|error| refused(format!("cannot connect: {error}")))?)
+        Socket::Tcp(
+            connect_tcp(&endpoint.addresses, deadline)
+                .map_err(|error| refused(format!("cannot connect: {error}")))?,
+        )
     };
-    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let left = deadline
+        .saturating_duration_since(Instant::now())
+        .max(Duration::from_millis(1));
     socket.set_timeout(left).context("preparing a connection")?;
     let hello = Hello {
         protocol: (*PROTOCOL.start(), *PROTOCOL.end()),
@@ -290,17 +307,19 @@ pub(crate) fn connect(
     Ok(socket)
 }
 
-fn connect_tcp(
-    addresses: &[SocketAddr],
-    deadline: Instant,
-) -> io::Result<std::net::TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the peer registered no address");
+fn connect_tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<std::net::TcpStream> {
+    let mut last = io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "the peer registered no address",
+    );
     for address in addresses {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
         }
-        match retry(deadline, || std::net::TcpStream::connect_timeout(address, left)) {
+        match retry(deadline, || {
+            std::net::TcpStream::connect_timeout(address, left)
+        }) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }

@@ -12,13 +12,13 @@ use crate::call::Group;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::{GroupInner, SharedGroup};
+use crate::key::Key;
 use crate::local::Local;
 use crate::operation::{Label, Operation};
 use crate::store::Store;
 use crate::stream::exchange::Surroundings;
 use crate::stream::frame::FrameKind;
 use crate::stream::{Events, Streams};
-use crate::key::Key;
 use crate::sys;
 use crate::table::Table;
 use crate::wait::{Patience, Step, Waiter};
@@ -140,7 +140,13 @@ impl Inner {
         let now = Instant::now();
         let hearts = (0..peers.len())
             .filter(|other| hosts[*other] != hosts[rank])
-            .map(|rank| Heart { rank, heard: 0, heard_at: now, said: 0, said_at: now })
+            .map(|rank| Heart {
+                rank,
+                heard: 0,
+                heard_at: now,
+                said: 0,
+                said_at: now,
+            })
             .collect();
         Self {
             rank,
@@ -178,13 +184,19 @@ impl Inner {
     pub(crate) fn check_usable(&self) -> Result<()> {
         let process = std::process::id();
         if process != self.process {
-            return Err(Error::Forked { owner: self.process, process });
+            return Err(Error::Forked {
+                owner: self.process,
+                process,
+            });
         }
         Ok(())
     }
 
     pub(crate) fn surroundings(&self) -> Option<Surroundings<'_>> {
-        Some(Surroundings { streams: self.streams.as_ref()?, events: self })
+        Some(Surroundings {
+            streams: self.streams.as_ref()?,
+            events: self,
+        })
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -256,7 +268,10 @@ impl Inner {
         if self.anyone_departed.load(Ordering::Acquire) {
             let gone = |rank: &&usize| self.departed[**rank].load(Ordering::Acquire);
             let rank = *ranks.iter().find(gone)?;
-            let loss = Loss { rank, reason: "it left the session".into() };
+            let loss = Loss {
+                rank,
+                reason: "it left the session".into(),
+            };
             return Some(self.lost_error(loss, operation));
         }
         None
@@ -291,8 +306,10 @@ impl Inner {
 
     /// `rank 3 (node-b:1)` for each rank.
     pub(crate) fn name_ranks(&self, ranks: &[usize]) -> String {
-        let names: Vec<String> =
-            ranks.iter().map(|rank| format!("rank {rank} ({})", self.peers[*rank])).collect();
+        let names: Vec<String> = ranks
+            .iter()
+            .map(|rank| format!("rank {rank} ({})", self.peers[*rank]))
+            .collect();
         names.join(", ")
     }
 
@@ -312,7 +329,11 @@ impl Inner {
         let Some(streams) = &self.streams else { return };
         for connection in streams.connections.iter().flatten() {
             if !connection.is_closed() {
-                let output = if connection.is_blocked() { libc::POLLOUT } else { 0 };
+                let output = if connection.is_blocked() {
+                    libc::POLLOUT
+                } else {
+                    0
+                };
                 fds.push((connection.socket.raw(), libc::POLLIN | output));
             }
         }
@@ -326,7 +347,11 @@ impl Inner {
         let mut fds: Vec<libc::pollfd> = self
             .deaths
             .iter()
-            .map(|(_, fd)| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+            .map(|(_, fd)| libc::pollfd {
+                fd: fd.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            })
             .collect();
         if !matches!(sys::poll(&mut fds, Some(Duration::ZERO)), Ok(1..)) {
             return;
@@ -337,7 +362,10 @@ impl Inner {
                 if let Some(streams) = &self.streams {
                     let _ = streams.progress_quietly(self, *rank);
                 }
-                self.note_loss(Loss { rank: *rank, reason: "its process ended".into() });
+                self.note_loss(Loss {
+                    rank: *rank,
+                    reason: "its process ended".into(),
+                });
             }
         }
     }
@@ -354,7 +382,9 @@ impl Inner {
         let mut lost = None;
         let mut next = interval;
         for heart in hearts.iter_mut() {
-            let Ok(connection) = streams.connection(heart.rank) else { continue };
+            let Ok(connection) = streams.connection(heart.rank) else {
+                continue;
+            };
             if self.departed[heart.rank].load(Ordering::Acquire) {
                 continue;
             }
@@ -395,7 +425,9 @@ impl Inner {
         label: Label<'_>,
         timeout: Duration,
     ) -> Result<()> {
-        let _driving = operation.uses_connections().then(|| self.streams.as_ref().map(Driving::new));
+        let _driving = operation
+            .uses_connections()
+            .then(|| self.streams.as_ref().map(Driving::new));
         let mut waiter = Waiter::new(self.patience);
         let mut slow: Option<Slow> = None;
         loop {
@@ -445,14 +477,16 @@ impl Inner {
         operation: &mut Operation,
         label: Label<'_>,
     ) -> Result<()> {
-        let Some(error) = self.loss_error(label, group, operation) else { return Ok(()) };
+        let Some(error) = self.loss_error(label, group, operation) else {
+            return Ok(());
+        };
         // What the lost member had finished counts: its part may be there already.
         let mut progressed = false;
         match operation.poll(self, group, &mut progressed) {
             Ok(true) => Ok(()),
             Ok(false) if progressed => Ok(()),
             Ok(false) => {
-                operation.abort(self, group, "a peer was lost");
+                operation.abort(self, group, None);
                 Err(error)
             }
             Err(ended) => Err(ended.error(label)),
@@ -501,7 +535,11 @@ impl Slow {
     #[cold]
     fn new(inner: &Inner, timeout: Duration) -> Self {
         let since = Instant::now();
-        Self { since, stall_at: since + inner.options.stall, timeout }
+        Self {
+            since,
+            stall_at: since + inner.options.stall,
+            timeout,
+        }
     }
 
     fn limit(&self, limit: Duration) -> Duration {
@@ -517,7 +555,9 @@ impl Slow {
         operation: &mut Operation,
         label: Label<'_>,
     ) -> Result<()> {
-        operation.check(inner, group).map_err(|ended| ended.error(label))?;
+        operation
+            .check(inner, group)
+            .map_err(|ended| ended.error(label))?;
         let now = Instant::now();
         if now >= self.stall_at {
             let waited = now - self.since;
@@ -527,7 +567,7 @@ impl Slow {
         }
         if now - self.since >= self.timeout {
             let waiting_for = inner.name_ranks(&operation.waiting_for(inner, group));
-            operation.abort(inner, group, "it timed out");
+            operation.abort(inner, group, Some("it timed out"));
             return Err(Error::Timeout {
                 operation: label.to_string(),
                 after: self.timeout,
@@ -582,14 +622,20 @@ impl Session {
 
     /// The group of all ranks.
     pub fn world(&self) -> Group {
-        Group { inner: Arc::clone(&self.inner), group: Arc::clone(&self.world) }
+        Group {
+            inner: Arc::clone(&self.inner),
+            group: Arc::clone(&self.world),
+        }
     }
 
     /// A group of some ranks in the order given. Every member must make it; groups of the same
     /// ranks in the same order are the same group, and share the numbers of unnamed operations
     /// only as long as the handle is the same.
     pub fn group(&self, ranks: &[usize]) -> Result<Group> {
-        let invalid = |problem: String| Error::Invalid { operation: "group".into(), problem };
+        let invalid = |problem: String| Error::Invalid {
+            operation: "group".into(),
+            problem,
+        };
         let mut seen = vec![false; self.size()];
         for rank in ranks {
             let slot = seen
@@ -601,24 +647,32 @@ impl Session {
         }
         let group = group(&self.inner, ranks.to_vec())
             .ok_or_else(|| invalid(format!("rank {} is not a member", self.rank())))?;
-        Ok(Group { inner: Arc::clone(&self.inner), group: Arc::new(group) })
+        Ok(Group {
+            inner: Arc::clone(&self.inner),
+            group: Arc::new(group),
+        })
     }
 
     /// The ranks on this host.
     pub fn local_group(&self) -> Result<Group> {
         let mine = self.inner.hosts[self.rank()];
-        let ranks: Vec<usize> =
-            (0..self.size()).filter(|rank| self.inner.hosts[*rank] == mine).collect();
+        let ranks: Vec<usize> = (0..self.size())
+            .filter(|rank| self.inner.hosts[*rank] == mine)
+            .collect();
         self.group(&ranks)
     }
 
     /// The ranks that have the same place on their hosts as this one.
     pub fn cross_group(&self) -> Result<Group> {
         let place = |rank: usize| {
-            (0..rank).filter(|other| self.inner.hosts[*other] == self.inner.hosts[rank]).count()
+            (0..rank)
+                .filter(|other| self.inner.hosts[*other] == self.inner.hosts[rank])
+                .count()
         };
         let mine = place(self.rank());
-        let ranks: Vec<usize> = (0..self.size()).filter(|rank| place(*rank) == mine).collect();
+        let ranks: Vec<usize> = (0..self.size())
+            .filter(|rank| place(*rank) == mine)
+            .collect();
         self.group(&ranks)
     }
 
@@ -639,7 +693,9 @@ impl Session {
     ) -> Result<Option<(u64, Vec<u8>)>> {
         self.check_rank("request", rank)?;
         let timeout = self.inner.options.timeout;
-        self.inner.store.request(&self.inner, rank, name, version, timeout)
+        self.inner
+            .store
+            .request(&self.inner, rank, name, version, timeout)
     }
 
     /// Puts a message into a rank's queue.

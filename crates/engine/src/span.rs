@@ -4,7 +4,10 @@
 //! anyone else, until the operation that uses it has ended. The public calls keep that promise by
 //! borrowing or by owning the buffers.
 
-#![expect(unsafe_code, reason = "offsets into memory that the caller vouches for")]
+#![expect(
+    unsafe_code,
+    reason = "offsets into memory that the caller vouches for"
+)]
 
 /// One contiguous stretch of memory.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +37,10 @@ unsafe impl Send for Span {}
 impl Span {
     /// No memory at all.
     pub(crate) const EMPTY: Self = Self {
-        first: Piece { pointer: std::ptr::null_mut(), bytes: 0 },
+        first: Piece {
+            pointer: std::ptr::null_mut(),
+            bytes: 0,
+        },
         list: std::ptr::null(),
         count: 0,
         bytes: 0,
@@ -44,7 +50,12 @@ impl Span {
     /// A single piece.
     #[inline]
     pub(crate) fn one(pointer: *mut u8, bytes: usize) -> Self {
-        Self { first: Piece { pointer, bytes }, count: 1, bytes, ..Self::EMPTY }
+        Self {
+            first: Piece { pointer, bytes },
+            count: 1,
+            bytes,
+            ..Self::EMPTY
+        }
     }
 
     /// A list of pieces, which must stay where it is as long as the span is used.
@@ -53,7 +64,12 @@ impl Span {
         match pieces {
             [] => Self::EMPTY,
             [piece] => Self::one(piece.pointer, piece.bytes),
-            _ => Self { list: pieces.as_ptr(), count: pieces.len(), bytes, ..Self::EMPTY },
+            _ => Self {
+                list: pieces.as_ptr(),
+                count: pieces.len(),
+                bytes,
+                ..Self::EMPTY
+            },
         }
     }
 
@@ -136,14 +152,25 @@ mod tests {
         let pieces: Vec<Piece> = lengths
             .iter()
             .map(|bytes| {
-                let piece = Piece { pointer: base.wrapping_add(offset), bytes: *bytes };
+                let piece = Piece {
+                    pointer: base.wrapping_add(offset),
+                    bytes: *bytes,
+                };
                 offset += bytes;
                 piece
             })
             .collect();
         let mut span = Span::many(&pieces);
         assert_eq!(span.bytes(), 100);
-        for (offset, bytes) in [(0, 100), (50, 50), (3, 10), (99, 1), (0, 1), (40, 0), (8, 91)] {
+        for (offset, bytes) in [
+            (0, 100),
+            (50, 50),
+            (3, 10),
+            (99, 1),
+            (0, 1),
+            (40, 0),
+            (8, 91),
+        ] {
             let mut next = offset;
             span.visit(offset, bytes, |pointer, distance, length| {
                 assert_eq!(pointer, base.wrapping_add(next));

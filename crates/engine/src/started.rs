@@ -58,7 +58,11 @@ impl Started {
     }
 
     fn label(&self) -> Label<'_> {
-        Label { kind: self.kind, name: self.name.as_deref(), sequence: self.sequence }
+        Label {
+            kind: self.kind,
+            name: self.name.as_deref(),
+            sequence: self.sequence,
+        }
     }
 
     fn end(&self, outcome: Result<()>) {
@@ -75,7 +79,9 @@ impl Started {
         if self.over.load(Ordering::Acquire) {
             return (true, false);
         }
-        let Ok(mut operation) = self.operation.try_lock() else { return (false, false) };
+        let Ok(mut operation) = self.operation.try_lock() else {
+            return (false, false);
+        };
         if self.over.load(Ordering::Acquire) {
             return (true, false);
         }
@@ -101,13 +107,15 @@ impl Started {
             if let Ok(true) = operation.poll(&self.inner, &self.group, &mut progressed) {
                 return Ok(());
             }
-            operation.abort(&self.inner, &self.group, "a peer was lost");
+            operation.abort(&self.inner, &self.group, None);
             return Err(error);
         }
-        operation.check(&self.inner, &self.group).map_err(|e| e.error(self.label()))?;
+        operation
+            .check(&self.inner, &self.group)
+            .map_err(|e| e.error(self.label()))?;
         if Instant::now() >= self.deadline {
             let waiting = operation.waiting_for(&self.inner, &self.group);
-            operation.abort(&self.inner, &self.group, "it timed out");
+            operation.abort(&self.inner, &self.group, Some("it timed out"));
             return Err(Error::Timeout {
                 operation: self.label().to_string(),
                 after: self.timeout,
@@ -125,17 +133,24 @@ impl Started {
     /// Waits for the end, moving the operation on this thread.
     pub(crate) fn wait(&self) -> Result<()> {
         if !self.over.load(Ordering::Acquire) {
-            let mut operation = self.operation.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut operation = self
+                .operation
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             if !self.over.load(Ordering::Acquire) {
                 let left = self.deadline.saturating_duration_since(Instant::now());
-                let outcome =
-                    self.inner.drive(&self.group, &mut operation, self.label(), left);
+                let outcome = self
+                    .inner
+                    .drive(&self.group, &mut operation, self.label(), left);
                 self.end(outcome);
             }
         }
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         while outcome.is_none() {
-            outcome = self.ended.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            outcome = self
+                .ended
+                .wait(outcome)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         outcome.clone().unwrap_or(Err(Error::Closed))
     }
@@ -148,7 +163,7 @@ impl Started {
         if let Ok(mut operation) = self.operation.try_lock()
             && !self.over.load(Ordering::Acquire)
         {
-            operation.abort(&self.inner, &self.group, "it was aborted");
+            operation.abort(&self.inner, &self.group, Some("it was aborted"));
             self.end(Err(Error::Aborted {
                 operation: self.label().to_string(),
                 rank: self.inner.rank,
@@ -160,6 +175,10 @@ impl Started {
     /// Aborts and waits until nobody touches the operation's memory any more.
     pub(crate) fn abandon(&self) {
         self.abort();
-        drop(self.operation.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.operation
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 }

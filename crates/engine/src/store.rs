@@ -85,7 +85,10 @@ impl Store {
         let blobs = lock(&self.blobs);
         let versions = blobs.get(name)?;
         match version {
-            Some(version) => versions.iter().find(|(known, _)| *known == version).cloned(),
+            Some(version) => versions
+                .iter()
+                .find(|(known, _)| *known == version)
+                .cloned(),
             None => versions.back().cloned(),
         }
     }
@@ -100,13 +103,20 @@ impl Store {
         timeout: Duration,
     ) -> Result<Option<(u64, Vec<u8>)>> {
         if rank == inner.rank {
-            return Ok(self.find(name, version).map(|(version, blob)| (version, blob.to_vec())));
+            return Ok(self
+                .find(name, version)
+                .map(|(version, blob)| (version, blob.to_vec())));
         }
         let operation = || format!("request {name:?} from rank {rank}");
         check_name(name, &operation)?;
         let streams = inner.streams.as_ref().ok_or(Error::Closed)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let asked = Asked { rank, bytes: Vec::new(), version: 0, state: AskState::Waiting };
+        let asked = Asked {
+            rank,
+            bytes: Vec::new(),
+            version: 0,
+            state: AskState::Waiting,
+        };
         lock(&self.requests).insert(id, asked);
         let mut frame = streams.frame(FrameKind::Ask, Key(0, 0));
         frame.length = name.len() as u32;
@@ -145,8 +155,11 @@ impl Store {
                 });
             }
             let step = left.min(Duration::from_millis(100));
-            requests =
-                self.answered.wait_timeout(requests, step).unwrap_or_else(PoisonError::into_inner).0;
+            requests = self
+                .answered
+                .wait_timeout(requests, step)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -177,14 +190,22 @@ impl Store {
             frame.length = payload.len() as u32;
             frame.offset = id;
             frame.extra = (bytes.len() - at) as u64;
-            while streams.connection(rank).is_ok_and(|connection| connection.is_blocked()) {
+            while streams
+                .connection(rank)
+                .is_ok_and(|connection| connection.is_blocked())
+            {
                 if let Some(error) = inner.loss_of(&[rank], operation()) {
                     return Err(error);
                 }
+                inner.engine.ring();
                 std::thread::sleep(Duration::from_micros(100));
             }
-            streams.send(rank, &frame, &payload).map_err(|e| Error::system(operation(), &e))?;
+            streams
+                .send(rank, &frame, &payload)
+                .map_err(|e| Error::system(operation(), &e))?;
             if at == bytes.len() {
+                // What the socket did not take is the engine thread's to send.
+                inner.engine.ring();
                 return Ok(());
             }
         }
@@ -205,7 +226,11 @@ impl Store {
             if left.is_zero() {
                 return None;
             }
-            queues = self.filled.wait_timeout(queues, left).unwrap_or_else(PoisonError::into_inner).0;
+            queues = self
+                .filled
+                .wait_timeout(queues, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -236,7 +261,10 @@ impl Store {
 
     fn take_answer(&self, rank: usize, frame: &Frame, payload: &[u8]) {
         let mut requests = lock(&self.requests);
-        let Some(asked) = requests.get_mut(&frame.offset).filter(|asked| asked.rank == rank) else {
+        let Some(asked) = requests
+            .get_mut(&frame.offset)
+            .filter(|asked| asked.rank == rank)
+        else {
             return;
         };
         if frame.extra == u64::MAX {
@@ -252,9 +280,13 @@ impl Store {
     }
 
     fn take_message(&self, rank: usize, frame: &Frame, payload: &[u8]) {
-        let Some((length, rest)) = payload.split_at_checked(2) else { return };
+        let Some((length, rest)) = payload.split_at_checked(2) else {
+            return;
+        };
         let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
-        let Some((name, bytes)) = rest.split_at_checked(length) else { return };
+        let Some((name, bytes)) = rest.split_at_checked(length) else {
+            return;
+        };
         let name = String::from_utf8_lossy(name);
         let mut queues = lock(&self.queues);
         let queue = queues.entry(name.clone().into_owned()).or_default();
@@ -264,7 +296,10 @@ impl Store {
             return;
         }
         queue.bytes += bytes.len();
-        let mut message = queue.partial.remove(&(rank, frame.offset)).unwrap_or_default();
+        let mut message = queue
+            .partial
+            .remove(&(rank, frame.offset))
+            .unwrap_or_default();
         message.extend_from_slice(bytes);
         if frame.extra == 0 {
             queue.messages.push_back(message);
@@ -276,17 +311,20 @@ impl Store {
 
     /// Sends answers as far as the connections take them.
     pub(crate) fn pump(&self, inner: &Inner) {
-        let Some(streams) = &inner.streams else { return };
+        let Some(streams) = &inner.streams else {
+            return;
+        };
         let mut serving = lock(&self.serving);
         serving.retain_mut(|answer| {
-            let Ok(connection) = streams.connection(answer.rank) else { return false };
+            let Ok(connection) = streams.connection(answer.rank) else {
+                return false;
+            };
             loop {
                 if connection.is_blocked() {
                     return true;
                 }
                 let take = (answer.blob.len() - answer.at).min(MAX_DATA);
-                let mut frame =
-                    streams.frame(FrameKind::Answer, Key(answer.blob.len() as u64, 0));
+                let mut frame = streams.frame(FrameKind::Answer, Key(answer.blob.len() as u64, 0));
                 frame.length = take as u32;
                 frame.offset = answer.request;
                 frame.extra = answer.version;

@@ -4,7 +4,10 @@
 //! nothing stays behind. What may be read or written in a mapping is decided by the callers
 //! (`region`), not here.
 
-#![expect(unsafe_code, reason = "this module is the border to the operating system")]
+#![expect(
+    unsafe_code,
+    reason = "this module is the border to the operating system"
+)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,7 +15,11 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 /// A new anonymous file in memory of `bytes` bytes, closed on exec.
@@ -77,7 +84,10 @@ impl Mapping {
         if pointer == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { pointer: pointer.cast(), bytes })
+        Ok(Self {
+            pointer: pointer.cast(),
+            bytes,
+        })
     }
 
     pub(crate) fn pointer(&self) -> *mut u8 {
@@ -201,7 +211,11 @@ pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// The process at the other end of a local socket.
 pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<i32> {
-    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `credentials`.
     check(
@@ -233,10 +247,17 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], limit: Option<Duration>) -> io::Res
         tv_sec: limit.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
     });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the slice and the optional timespec outlive the call.
     let ready = unsafe {
-        libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, std::ptr::null())
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            timeout,
+            std::ptr::null(),
+        )
     };
     match check(ready.into()) {
         Ok(ready) => Ok(ready as usize),
@@ -247,10 +268,16 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], limit: Option<Duration>) -> io::Res
 
 /// Sends one byte and the descriptors over a connected local socket.
 pub(crate) fn send_descriptors(socket: BorrowedFd<'_>, fds: &[RawFd]) -> io::Result<()> {
-    assert!(fds.len() <= MAX_DESCRIPTORS, "at most {MAX_DESCRIPTORS} descriptors a message");
+    assert!(
+        fds.len() <= MAX_DESCRIPTORS,
+        "at most {MAX_DESCRIPTORS} descriptors a message"
+    );
     let mut byte = [b'f'];
     let mut control = ControlBuffer::new();
-    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    let mut part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
     // SAFETY: the message points at locals that outlive the call; the control buffer is large
     // enough for MAX_DESCRIPTORS and aligned for cmsghdr.
     unsafe {
@@ -273,7 +300,10 @@ pub(crate) fn send_descriptors(socket: BorrowedFd<'_>, fds: &[RawFd]) -> io::Res
 pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
     let mut byte = [0u8];
     let mut control = ControlBuffer::new();
-    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    let mut part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
     let mut received = Vec::new();
     // SAFETY: as in `send_descriptors`; each descriptor the kernel wrote is taken exactly once.
     unsafe {
@@ -334,7 +364,10 @@ pub(crate) fn ticks() -> u64 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: the kernel fills the local variable.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -349,7 +382,11 @@ pub(crate) fn send(fd: BorrowedFd<'_>, parts: &[io::IoSlice<'_>]) -> io::Result<
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = parts.as_ptr().cast_mut().cast();
             message.msg_iovlen = parts.len() as _;
-            libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+            libc::sendmsg(
+                fd.as_raw_fd(),
+                &raw const message,
+                libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            )
         };
         match check(sent as libc::c_long) {
             Ok(count) => return Ok(count as usize),
@@ -373,8 +410,14 @@ pub(crate) unsafe fn receive(
     rest: &mut [u8],
 ) -> io::Result<Option<usize>> {
     let mut parts = [
-        libc::iovec { iov_base: pointer.cast(), iov_len: bytes },
-        libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() },
+        libc::iovec {
+            iov_base: pointer.cast(),
+            iov_len: bytes,
+        },
+        libc::iovec {
+            iov_base: rest.as_mut_ptr().cast(),
+            iov_len: rest.len(),
+        },
     ];
     let skip = usize::from(bytes == 0);
     loop {

@@ -28,7 +28,11 @@ pub(crate) struct Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { flat: 8 << 10, chunk: 256 << 10, flat_across: 64 << 10 }
+        Self {
+            flat: 8 << 10,
+            chunk: 256 << 10,
+            flat_across: 64 << 10,
+        }
     }
 }
 

@@ -41,11 +41,12 @@ pub fn spawn_on<R: Send>(
     std::thread::scope(|scope| {
         let handles: Vec<_> = peers
             .iter()
-            .map(|peer| {
-                scope.spawn(|| body(peer.form(&membership, options).expect("a session")))
-            })
+            .map(|peer| scope.spawn(|| body(peer.form(&membership, options).expect("a session"))))
             .collect();
-        handles.into_iter().map(|handle| handle.join().expect("a rank panicked")).collect()
+        handles
+            .into_iter()
+            .map(|handle| handle.join().expect("a rank panicked"))
+            .collect()
     })
 }
 
@@ -60,7 +61,9 @@ pub fn peers(hosts: &[usize]) -> Vec<Peer> {
         .enumerate()
         .map(|(rank, host)| {
             let mut incarnation = [0u8; 16];
-            SystemRandom::new().fill(&mut incarnation).expect("random bytes");
+            SystemRandom::new()
+                .fill(&mut incarnation)
+                .expect("random bytes");
             let id = PeerId {
                 host: format!("host-{host}"),
                 slot: rank as u16,
@@ -80,8 +83,14 @@ pub fn membership(peers: &[Peer], hosts: &[usize], counter: u32) -> Membership {
         .map(|(peer, host)| {
             let mut endpoint = peer.endpoint().clone();
             endpoint.machine = format!("machine-{host}");
-            Member { peer: peer.id().clone(), endpoint }
+            Member {
+                peer: peer.id().clone(),
+                endpoint,
+            }
         })
         .collect();
-    Membership { generation: Generation { term: 1, counter }, members }
+    Membership {
+        generation: Generation { term: 1, counter },
+        members,
+    }
 }

@@ -47,7 +47,11 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn new(patience: Patience) -> Self {
-        Self { patience, looks: 0, since: None }
+        Self {
+            patience,
+            looks: 0,
+            since: None,
+        }
     }
 
     /// There was progress.
@@ -83,7 +87,9 @@ impl Waiter {
             return Step::Yield;
         }
         // Short sleeps first: a missed bell, where the kernel lacks the fence, costs little.
-        let limit = since.elapsed().clamp(Duration::from_millis(2), Duration::from_millis(100));
+        let limit = since
+            .elapsed()
+            .clamp(Duration::from_millis(2), Duration::from_millis(100));
         self.looks -= 1;
         Step::Park(limit)
     }

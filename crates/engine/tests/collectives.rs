@@ -51,7 +51,10 @@ fn all_reduce_sums_everywhere() {
             assert_eq!(tensor, expected);
             let send = filled(world.rank(), length);
             let mut recv = vec![-1.0; length];
-            world.named("apart").all_reduce_into(&send, &mut recv, ReduceOp::Sum).unwrap();
+            world
+                .named("apart")
+                .all_reduce_into(&send, &mut recv, ReduceOp::Sum)
+                .unwrap();
             assert_eq!(recv, expected);
             assert_eq!(send, filled(world.rank(), length));
         }
@@ -62,13 +65,20 @@ fn all_reduce_sums_everywhere() {
 fn lists_are_reduced_as_one() {
     each_layout(|_, world| {
         let lengths = [0usize, 1, 17, 40_000, 0, 90_001, 3];
-        let mut tensors: Vec<Vec<f32>> =
-            lengths.iter().map(|length| filled(world.rank(), *length)).collect();
+        let mut tensors: Vec<Vec<f32>> = lengths
+            .iter()
+            .map(|length| filled(world.rank(), *length))
+            .collect();
         let mut list: Vec<&mut [f32]> = tensors.iter_mut().map(Vec::as_mut_slice).collect();
-        world.call().all_reduce_list(&mut list, ReduceOp::Max).unwrap();
+        world
+            .call()
+            .all_reduce_list(&mut list, ReduceOp::Max)
+            .unwrap();
         for tensor in tensors {
             for (index, got) in tensor.iter().enumerate() {
-                let most = (0..world.size()).map(|rank| value(rank, index)).fold(0.0, f32::max);
+                let most = (0..world.size())
+                    .map(|rank| value(rank, index))
+                    .fold(0.0, f32::max);
                 assert_eq!(*got, most);
             }
         }
@@ -86,7 +96,10 @@ fn every_root_broadcasts_reduces_gathers_and_scatters() {
                 assert_eq!(tensor, filled(root, length));
 
                 let mut tensor = filled(world.rank(), length);
-                world.call().reduce(&mut tensor, ReduceOp::Sum, root).unwrap();
+                world
+                    .call()
+                    .reduce(&mut tensor, ReduceOp::Sum, root)
+                    .unwrap();
                 if world.rank() == root {
                     for (index, got) in tensor.iter().enumerate() {
                         let sum: f32 = (0..size).map(|rank| value(rank, index)).sum();
@@ -98,7 +111,10 @@ fn every_root_broadcasts_reduces_gathers_and_scatters() {
 
                 let is_root = world.rank() == root;
                 let mut all = vec![0.0; if is_root { length * size } else { 0 }];
-                world.call().gather(&filled(world.rank(), length), &mut all, root).unwrap();
+                world
+                    .call()
+                    .gather(&filled(world.rank(), length), &mut all, root)
+                    .unwrap();
                 if is_root {
                     let expected: Vec<f32> =
                         (0..size).flat_map(|rank| filled(rank, length)).collect();
@@ -106,7 +122,9 @@ fn every_root_broadcasts_reduces_gathers_and_scatters() {
                 }
 
                 let parts: Vec<f32> = if is_root {
-                    (0..size).flat_map(|rank| filled(rank + 5, length)).collect()
+                    (0..size)
+                        .flat_map(|rank| filled(rank + 5, length))
+                        .collect()
                 } else {
                     Vec::new()
                 };
@@ -125,39 +143,56 @@ fn gathers_and_exchanges_deliver_every_part() {
         let me = world.rank();
         for length in [0usize, 1, 33, 9_000, 200_001] {
             let mut all = vec![0.0; length * size];
-            world.call().all_gather(&filled(me, length), &mut all).unwrap();
+            world
+                .call()
+                .all_gather(&filled(me, length), &mut all)
+                .unwrap();
             let expected: Vec<f32> = (0..size).flat_map(|rank| filled(rank, length)).collect();
             assert_eq!(all, expected);
 
             let counts: Vec<usize> = (0..size).map(|rank| length * rank / 2).collect();
             let mut all = vec![0.0; counts.iter().sum()];
-            world.call().all_gather_v(&filled(me, counts[me]), &mut all, &counts).unwrap();
-            let expected: Vec<f32> =
-                (0..size).flat_map(|rank| filled(rank, counts[rank])).collect();
+            world
+                .call()
+                .all_gather_v(&filled(me, counts[me]), &mut all, &counts)
+                .unwrap();
+            let expected: Vec<f32> = (0..size)
+                .flat_map(|rank| filled(rank, counts[rank]))
+                .collect();
             assert_eq!(all, expected);
 
-            let send: Vec<f32> =
-                (0..size).flat_map(|to| filled(me * 10 + to, length)).collect();
+            let send: Vec<f32> = (0..size)
+                .flat_map(|to| filled(me * 10 + to, length))
+                .collect();
             let mut recv = vec![0.0; length * size];
             world.call().all_to_all(&send, &mut recv).unwrap();
-            let expected: Vec<f32> =
-                (0..size).flat_map(|from| filled(from * 10 + me, length)).collect();
+            let expected: Vec<f32> = (0..size)
+                .flat_map(|from| filled(from * 10 + me, length))
+                .collect();
             assert_eq!(recv, expected);
 
             let split = |from: usize, to: usize| (from * 3 + to) * length / 8;
             let send_counts: Vec<usize> = (0..size).map(|to| split(me, to)).collect();
             let recv_counts: Vec<usize> = (0..size).map(|from| split(from, me)).collect();
-            let send: Vec<f32> =
-                (0..size).flat_map(|to| filled(me * 10 + to, split(me, to))).collect();
+            let send: Vec<f32> = (0..size)
+                .flat_map(|to| filled(me * 10 + to, split(me, to)))
+                .collect();
             let mut recv = vec![0.0; recv_counts.iter().sum()];
-            world.call().all_to_all_v(&send, &send_counts, &mut recv, &recv_counts).unwrap();
-            let expected: Vec<f32> =
-                (0..size).flat_map(|from| filled(from * 10 + me, split(from, me))).collect();
+            world
+                .call()
+                .all_to_all_v(&send, &send_counts, &mut recv, &recv_counts)
+                .unwrap();
+            let expected: Vec<f32> = (0..size)
+                .flat_map(|from| filled(from * 10 + me, split(from, me)))
+                .collect();
             assert_eq!(recv, expected);
 
             let send: Vec<f32> = (0..size).flat_map(|_| filled(me, length)).collect();
             let mut part = vec![0.0; length];
-            world.call().reduce_scatter(&send, &mut part, ReduceOp::Sum).unwrap();
+            world
+                .call()
+                .reduce_scatter(&send, &mut part, ReduceOp::Sum)
+                .unwrap();
             for (index, got) in part.iter().enumerate() {
                 let sum: f32 = (0..size).map(|rank| value(rank, index)).sum();
                 assert_eq!(*got, sum);
@@ -185,7 +220,10 @@ fn transfers_find_their_receiver() {
             }
             assert_eq!(got, filled(previous, length));
         }
-        assert!(matches!(world.send(size, "x", &[1.0f32]), Err(Error::Invalid { .. })));
+        assert!(matches!(
+            world.send(size, "x", &[1.0f32]),
+            Err(Error::Invalid { .. })
+        ));
     });
 }
 
@@ -193,8 +231,15 @@ fn transfers_find_their_receiver() {
 fn consensus_tells_equal_from_different() {
     each_layout(|_, world| {
         assert!(world.call().consensus(b"the same").unwrap());
-        let mine = if world.rank() == world.size() - 1 { "odd" } else { "even" };
-        assert_eq!(world.call().consensus(mine.as_bytes()).unwrap(), world.size() == 1);
+        let mine = if world.rank() == world.size() - 1 {
+            "odd"
+        } else {
+            "even"
+        };
+        assert_eq!(
+            world.call().consensus(mine.as_bytes()).unwrap(),
+            world.size() == 1
+        );
         world.call().barrier().unwrap();
     });
 }
@@ -208,7 +253,10 @@ fn check_type<T: Element + PartialEq + std::fmt::Debug>(world: &Group, from: imp
     world.call().all_reduce(&mut tensor, ReduceOp::Max).unwrap();
     assert!(tensor.iter().all(|value| *value == from(size)));
     let mut tensor: Vec<T> = vec![from(2); 5];
-    world.call().all_reduce(&mut tensor, ReduceOp::Average).unwrap();
+    world
+        .call()
+        .all_reduce(&mut tensor, ReduceOp::Average)
+        .unwrap();
     assert!(tensor.iter().all(|value| *value == from(2)));
 }
 
@@ -234,8 +282,15 @@ fn all_types_are_reduced() {
 fn groups_work_side_by_side() {
     each_layout(|session, world| {
         let evens: Vec<usize> = (0..world.size()).filter(|rank| rank % 2 == 0).collect();
-        let odds: Vec<usize> = (0..world.size()).rev().filter(|rank| rank % 2 == 1).collect();
-        let mine = if session.rank() % 2 == 0 { &evens } else { &odds };
+        let odds: Vec<usize> = (0..world.size())
+            .rev()
+            .filter(|rank| rank % 2 == 1)
+            .collect();
+        let mine = if session.rank() % 2 == 0 {
+            &evens
+        } else {
+            &odds
+        };
         let group = session.group(mine).unwrap();
         for length in [1usize, 500, 100_000] {
             let mut tensor = vec![session.rank() as f64; length];
@@ -267,14 +322,20 @@ fn started_operations_complete_in_any_order() {
             .map(|index| {
                 let tensor = vec![(me + index) as f32; [3, 3000, 60_000][index % 3]];
                 let call = world.named(&names[*index]);
-                (*index, call.start_all_reduce(tensor, ReduceOp::Sum).unwrap())
+                (
+                    *index,
+                    call.start_all_reduce(tensor, ReduceOp::Sum).unwrap(),
+                )
             })
             .collect();
         pending.sort_by_key(|(index, _)| *index);
         for (index, pending) in pending {
             let tensor = pending.wait().unwrap();
             let sum: usize = (0..world.size()).map(|rank| rank + index).sum();
-            assert!(tensor.iter().all(|value| *value == sum as f32), "operation {index}");
+            assert!(
+                tensor.iter().all(|value| *value == sum as f32),
+                "operation {index}"
+            );
         }
     });
 }
@@ -288,7 +349,10 @@ fn several_threads_call_at_once() {
                     for round in 0..20 {
                         let name = format!("thread {thread} round {round}");
                         let mut tensor = vec![1.0f32; 1 + 20_000 * (thread % 2)];
-                        world.named(&name).all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                        world
+                            .named(&name)
+                            .all_reduce(&mut tensor, ReduceOp::Sum)
+                            .unwrap();
                         assert!(tensor.iter().all(|value| *value == world.size() as f32));
                     }
                 });

@@ -45,7 +45,11 @@ impl Attendance {
     ) -> Result<Self, Refusal> {
         let ticket = party.local.open(key, bytes, party.others())?;
         party.local.board.fill(ticket.slot, key, &descriptor);
-        let everyone = if party.size() == 64 { u64::MAX } else { (1 << party.size()) - 1 };
+        let everyone = if party.size() == 64 {
+            u64::MAX
+        } else {
+            (1 << party.size()) - 1
+        };
         Ok(Self {
             key,
             descriptor,
@@ -64,7 +68,10 @@ impl Attendance {
     #[inline]
     pub(crate) fn post(&mut self, party: &Party<'_>, staged: u32, counted: bool) {
         let Ticket { slot, round, place } = self.ticket;
-        party.local.board.publish(slot, round, place, staged, counted);
+        party
+            .local
+            .board
+            .publish(slot, round, place, staged, counted);
         self.pending = self.ticket.place == Place::Pending;
         party.wake_others();
     }
@@ -152,7 +159,13 @@ impl Attendance {
                 self.pending = true;
             }
         }
-        if agree { Ok(()) } else { Err(Failure::Mismatch(party.asked(&self.slots, &self.descriptor))) }
+        if agree {
+            Ok(())
+        } else {
+            Err(Failure::Mismatch(
+                party.asked(&self.slots, &self.descriptor),
+            ))
+        }
     }
 
     /// The first member takes a lane; the others learn which.
@@ -174,7 +187,12 @@ impl Attendance {
     pub(crate) fn someone_aborted(&self, party: &Party<'_>) -> Option<usize> {
         (0..party.size())
             .filter(|m| *m != party.me && self.missing >> m & 1 == 0)
-            .find(|m| party.local.board.is_aborted(party.members[*m].into(), self.slots[*m]))
+            .find(|m| {
+                party
+                    .local
+                    .board
+                    .is_aborted(party.members[*m].into(), self.slots[*m])
+            })
             .map(|m| party.ranks[m])
     }
 
@@ -190,7 +208,9 @@ impl Attendance {
         for member in usize::from(keep_first)..party.size() {
             if member != party.me && self.missing >> member & 1 == 0 {
                 let rank = usize::from(party.members[member]);
-                party.local.acknowledge(rank, self.slots[member], self.rounds[member]);
+                party
+                    .local
+                    .acknowledge(rank, self.slots[member], self.rounds[member]);
             }
         }
         if let Some(lane) = self.lane {
@@ -200,11 +220,15 @@ impl Attendance {
     }
 
     /// Gives the operation up: the others see it, and whoever comes later is acknowledged unread.
-    pub(crate) fn abort(&mut self, party: &Party<'_>) {
+    ///
+    /// A `quiet` end is not shown to the others: they learn of a lost member by themselves.
+    pub(crate) fn abort(&mut self, party: &Party<'_>, quiet: bool) {
         if self.ended {
             return;
         }
-        party.local.board.abort(self.ticket.slot, self.ticket.round);
+        if !quiet {
+            party.local.board.abort(self.ticket.slot, self.ticket.round);
+        }
         // Whether the first member still takes a lane for us is open: its posting is kept until
         // that is known.
         let mut grant = None;

@@ -121,7 +121,13 @@ impl Place {
             2 => (Self::Cell(index), staged),
             3 => (Self::Window(index), staged),
             4 => (Self::Pending, staged),
-            5 => (Self::Arena { id: index, offset: offset << 6 }, 0),
+            5 => (
+                Self::Arena {
+                    id: index,
+                    offset: offset << 6,
+                },
+                0,
+            ),
             _ => (Self::None, staged),
         }
     }
@@ -181,7 +187,15 @@ impl Layout {
         // Areas are skewed by a few lines, so that the same place in all windows does not fall
         // into the same cache set.
         let area = windows + (WINDOWS + LANES) * WINDOW_BYTES + PAGE + 11 * LINE;
-        Self { ranks, acks_stride, slots, acks, cells, windows, area }
+        Self {
+            ranks,
+            acks_stride,
+            slots,
+            acks,
+            cells,
+            windows,
+            area,
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -208,8 +222,16 @@ impl Board {
     pub(crate) fn new(mapping: Arc<Mapping>, ranks: usize, me: usize) -> Self {
         let layout = Layout::new(ranks);
         assert!(ranks <= MAX_LOCAL && me < ranks, "a rank of the board");
-        assert!(mapping.bytes() >= layout.bytes(), "a mapping of the board's size");
-        Self { mapping, layout, me, asymmetric: sys::register_heavy_fence() }
+        assert!(
+            mapping.bytes() >= layout.bytes(),
+            "a mapping of the board's size"
+        );
+        Self {
+            mapping,
+            layout,
+            me,
+            asymmetric: sys::register_heavy_fence(),
+        }
     }
 
     pub(crate) fn me(&self) -> usize {
@@ -251,7 +273,9 @@ impl Board {
         let index = usize::from(slot) & (SLOTS - 1);
         // SAFETY: as for `header`: within the area, aligned by the layout, atomics only.
         unsafe {
-            &*self.at(self.area(rank) + self.layout.slots + index * size_of::<Slot>()).cast()
+            &*self
+                .at(self.area(rank) + self.layout.slots + index * size_of::<Slot>())
+                .cast()
         }
     }
 
@@ -268,14 +292,15 @@ impl Board {
     pub(crate) fn payload(&self, rank: usize, slot: u16, place: Place) -> *mut u8 {
         let area = self.area(rank);
         match place {
-            Place::Inline => std::ptr::from_ref(&self.slot(rank, slot).inline).cast_mut().cast(),
+            Place::Inline => std::ptr::from_ref(&self.slot(rank, slot).inline)
+                .cast_mut()
+                .cast(),
             Place::Cell(index) => {
                 self.at(area + self.layout.cells + (usize::from(index) % CELLS) * CELL_BYTES)
             }
-            Place::Window(index) => self.at(
-                area + self.layout.windows
-                    + (usize::from(index) % (WINDOWS + LANES)) * WINDOW_BYTES,
-            ),
+            Place::Window(index) => self.at(area
+                + self.layout.windows
+                + (usize::from(index) % (WINDOWS + LANES)) * WINDOW_BYTES),
             _ => std::ptr::null_mut(),
         }
     }
@@ -298,7 +323,8 @@ impl Board {
         line.settings.store(descriptor.settings, Ordering::Relaxed);
         let bell = self.bell(self.me);
         if bell.high_water.load(Ordering::Relaxed) <= u32::from(slot) {
-            bell.high_water.store(u32::from(slot) + 1, Ordering::Relaxed);
+            bell.high_water
+                .store(u32::from(slot) + 1, Ordering::Relaxed);
         }
     }
 
@@ -314,14 +340,7 @@ impl Board {
     /// Publishes a filled slot: from here on readers find it. The progress counters are reset
     /// where the operation will use them (`counted`).
     #[inline]
-    pub(crate) fn publish(
-        &self,
-        slot: u16,
-        round: u32,
-        place: Place,
-        staged: u32,
-        counted: bool,
-    ) {
+    pub(crate) fn publish(&self, slot: u16, round: u32, place: Place, staged: u32, counted: bool) {
         let line = self.slot(self.me, slot);
         if counted {
             line.staged.store(staged, Ordering::Relaxed);
@@ -329,12 +348,15 @@ impl Board {
             line.taken.store(0, Ordering::Relaxed);
         }
         line.place.store(place.pack(staged), Ordering::Relaxed);
-        line.state.store(round << STATUS_BITS | LIVE, Ordering::Release);
+        line.state
+            .store(round << STATUS_BITS | LIVE, Ordering::Release);
     }
 
     /// Marks this rank's posting as aborted; readers give the operation up.
     pub(crate) fn abort(&self, slot: u16, round: u32) {
-        self.slot(self.me, slot).state.store(round << STATUS_BITS | ABORTED, Ordering::Release);
+        self.slot(self.me, slot)
+            .state
+            .store(round << STATUS_BITS | ABORTED, Ordering::Release);
     }
 
     /// Whether a found posting has been aborted since.
@@ -361,10 +383,14 @@ impl Board {
         if !everywhere {
             return None;
         }
-        let high = self.bell(rank).high_water.load(Ordering::Acquire).min(SLOTS as u32) as u16;
-        (0..high).filter(|slot| *slot != home).find_map(|slot| {
-            self.matches(rank, slot, key, &consumed)
-        })
+        let high = self
+            .bell(rank)
+            .high_water
+            .load(Ordering::Acquire)
+            .min(SLOTS as u32) as u16;
+        (0..high)
+            .filter(|slot| *slot != home)
+            .find_map(|slot| self.matches(rank, slot, key, &consumed))
     }
 
     #[inline]
@@ -389,7 +415,11 @@ impl Board {
         if again >> STATUS_BITS != round || consumed(slot) == round {
             return None;
         }
-        Some(Found { slot, round, aborted: again & ((1 << STATUS_BITS) - 1) == ABORTED })
+        Some(Found {
+            slot,
+            round,
+            aborted: again & ((1 << STATUS_BITS) - 1) == ABORTED,
+        })
     }
 
     /// What a found posting asks for; `None` if its owner wrote nonsense.
@@ -413,7 +443,8 @@ impl Board {
     /// Tells a posting's owner that this rank needs it no more.
     #[inline]
     pub(crate) fn acknowledge(&self, rank: usize, slot: u16, round: u32) {
-        self.acknowledgement(rank, slot, self.me).store(round, Ordering::Release);
+        self.acknowledgement(rank, slot, self.me)
+            .store(round, Ordering::Release);
     }
 
     /// Whether all `readers` (a bit each) have acknowledged this rank's own posting.
@@ -421,7 +452,9 @@ impl Board {
         let mut left = readers;
         while left != 0 {
             let reader = left.trailing_zeros() as usize;
-            let seen = self.acknowledgement(self.me, slot, reader).load(Ordering::Acquire);
+            let seen = self
+                .acknowledgement(self.me, slot, reader)
+                .load(Ordering::Acquire);
             if seen != round {
                 return false;
             }
@@ -434,7 +467,8 @@ impl Board {
     pub(crate) fn grant_lane(&self, slot: u16, lane: u32) {
         let line = self.slot(self.me, slot);
         let place = line.place.load(Ordering::Relaxed);
-        line.place.store(place | u64::from(lane + 1) << LANE_SHIFT, Ordering::Release);
+        line.place
+            .store(place | u64::from(lane + 1) << LANE_SHIFT, Ordering::Release);
     }
 
     /// The lane that a posting's owner was granted.
@@ -470,7 +504,9 @@ impl Board {
     /// One user of a lane has ended; the last one frees it.
     pub(crate) fn leave_lane(&self, lane: u32) {
         if self.header().lane_users[lane as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.header().lanes.fetch_and(!(1 << lane), Ordering::Release);
+            self.header()
+                .lanes
+                .fetch_and(!(1 << lane), Ordering::Release);
         }
     }
 
@@ -497,7 +533,9 @@ impl Board {
     /// once more after this; the result is what [`Self::sleep`] compares.
     pub(crate) fn announce_sleep(&self) -> u32 {
         let word = self.bell(self.me).word.load(Ordering::Acquire);
-        self.header().parked.fetch_or(1 << self.me, Ordering::SeqCst);
+        self.header()
+            .parked
+            .fetch_or(1 << self.me, Ordering::SeqCst);
         if self.asymmetric {
             sys::heavy_fence();
         } else {
@@ -513,12 +551,16 @@ impl Board {
 
     /// No thread of this rank sleeps any more.
     pub(crate) fn end_sleep(&self) {
-        self.header().parked.fetch_and(!(1 << self.me), Ordering::SeqCst);
+        self.header()
+            .parked
+            .fetch_and(!(1 << self.me), Ordering::SeqCst);
     }
 
     /// Says whether this rank's engine thread sleeps on its eventfd with local work in flight.
     pub(crate) fn set_engine_sleeps(&self, sleeps: bool) {
-        self.bell(self.me).engine.store(u32::from(sleeps), Ordering::SeqCst);
+        self.bell(self.me)
+            .engine
+            .store(u32::from(sleeps), Ordering::SeqCst);
     }
 }
 
@@ -530,7 +572,9 @@ mod tests {
 
     fn boards(ranks: usize) -> Vec<Board> {
         let mapping = Arc::new(Mapping::anonymous(Board::bytes(ranks)).unwrap());
-        (0..ranks).map(|me| Board::new(Arc::clone(&mapping), ranks, me)).collect()
+        (0..ranks)
+            .map(|me| Board::new(Arc::clone(&mapping), ranks, me))
+            .collect()
     }
 
     fn descriptor(count: u64) -> Descriptor {
@@ -552,7 +596,10 @@ mod tests {
         assert!(boards[1].find(0, key, true, |_| 0).is_none());
         boards[0].fill(700, key, &descriptor(5));
         boards[0].fill_inline(700, [7; INLINE_BYTES]);
-        assert!(boards[1].find(0, key, true, |_| 0).is_none(), "not published yet");
+        assert!(
+            boards[1].find(0, key, true, |_| 0).is_none(),
+            "not published yet"
+        );
         boards[0].publish(700, 1, Place::Inline, 1, false);
         let found = boards[1].find(0, key, true, |_| 0).expect("published");
         assert_eq!((found.slot, found.round, found.aborted), (700, 1, false));
@@ -563,7 +610,10 @@ mod tests {
         assert!(!boards[0].is_acknowledged(700, 1, 0b110));
         boards[2].acknowledge(0, 700, 1);
         assert!(boards[0].is_acknowledged(700, 1, 0b110));
-        assert!(boards[1].find(0, key, true, |_| 1).is_none(), "already consumed");
+        assert!(
+            boards[1].find(0, key, true, |_| 1).is_none(),
+            "already consumed"
+        );
     }
 
     #[test]
@@ -577,14 +627,19 @@ mod tests {
         ] {
             assert_eq!(Place::unpack(place.pack(3)), (place, 3));
         }
-        let arena = Place::Arena { id: 9, offset: 1 << 37 };
+        let arena = Place::Arena {
+            id: 9,
+            offset: 1 << 37,
+        };
         assert_eq!(Place::unpack(arena.pack(0)).0, arena);
     }
 
     #[test]
     fn the_last_user_frees_a_lane() {
         let boards = boards(2);
-        let lanes: Vec<u32> = (0..LANES).map(|_| boards[0].take_lane(2).unwrap()).collect();
+        let lanes: Vec<u32> = (0..LANES)
+            .map(|_| boards[0].take_lane(2).unwrap())
+            .collect();
         assert!(boards[1].take_lane(2).is_none());
         boards[0].leave_lane(lanes[0]);
         assert!(boards[1].take_lane(2).is_none());

@@ -102,7 +102,9 @@ impl Local {
     }
 
     fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.ledger
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Takes a slot for `key` and space for `bytes` bytes of payload, to be read by `readers`.
@@ -133,7 +135,13 @@ impl Local {
         let place = ledger.take_place(bytes);
         ledger.rounds[usize::from(slot)] += 1;
         let round = ledger.rounds[usize::from(slot)];
-        ledger.outstanding.push(Outstanding { slot, round, key, readers, place });
+        ledger.outstanding.push(Outstanding {
+            slot,
+            round,
+            key,
+            readers,
+            place,
+        });
         self.active[usize::from(slot)].store(true, Ordering::Relaxed);
         Ok(Ticket { slot, round, place })
     }
@@ -207,7 +215,9 @@ impl Local {
                 debt.grant = None;
             }
         }
-        ledger.debts.retain(|debt| debt.ranks != 0 || debt.grant.is_some());
+        ledger
+            .debts
+            .retain(|debt| debt.ranks != 0 || debt.grant.is_some());
     }
 
     #[inline]
@@ -259,14 +269,20 @@ impl Local {
 
     /// Announces a sleeper of this rank; [`Self::retract`] must follow.
     pub(crate) fn announce(&self) -> u32 {
-        let mut sleepers = self.sleepers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut sleepers = self
+            .sleepers
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         *sleepers += 1;
         self.board.announce_sleep()
     }
 
     /// One sleeper less.
     pub(crate) fn retract(&self) {
-        let mut sleepers = self.sleepers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut sleepers = self
+            .sleepers
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         *sleepers -= 1;
         if *sleepers == 0 {
             self.board.end_sleep();
@@ -282,7 +298,12 @@ impl Ledger {
         } else {
             // Slots outside the homes first, so that a stranger does not sit in a key's home.
             let (word, bits) = (0..self.clean.len())
-                .map(|word| (word, self.clean[word] & if word == 0 { !0xffff } else { u64::MAX }))
+                .map(|word| {
+                    (
+                        word,
+                        self.clean[word] & if word == 0 { !0xffff } else { u64::MAX },
+                    )
+                })
                 .chain(std::iter::once((0, self.clean[0])))
                 .find(|(_, bits)| *bits != 0)?;
             (word * 64) as u16 + bits.trailing_zeros() as u16
@@ -363,7 +384,9 @@ impl Party<'_> {
                 let descriptor = if member == self.me {
                     *mine
                 } else {
-                    self.local.board.descriptor(self.members[member].into(), slots[member])?
+                    self.local
+                        .board
+                        .descriptor(self.members[member].into(), slots[member])?
                 };
                 Some((self.ranks[member], descriptor))
             })

@@ -10,7 +10,10 @@
 //! The order of combination is the group's order for every element, whatever the chunks are: a
 //! small tensor that goes through [`super::transfer`] gets the same bits.
 
-#![expect(unsafe_code, reason = "payload and the caller's tensors are raw memory")]
+#![expect(
+    unsafe_code,
+    reason = "payload and the caller's tensors are raw memory"
+)]
 
 use std::sync::atomic::Ordering;
 
@@ -64,7 +67,11 @@ impl Reduce {
     ) -> Self {
         let bytes = send.bytes();
         let chunk = chunk.min(WINDOW_BYTES);
-        let store = if bytes >= STREAMING_BYTES { Store::Streaming } else { Store::Cached };
+        let store = if bytes >= STREAMING_BYTES {
+            Store::Streaming
+        } else {
+            Store::Cached
+        };
         Self {
             send,
             recv,
@@ -100,14 +107,27 @@ impl Reduce {
     fn chunk(&self, chunk: u32, members: usize) -> (usize, usize, usize) {
         let offset = chunk as usize * self.chunk;
         let length = self.chunk.min(self.bytes - offset);
-        (offset, length, length.div_ceil(members).next_multiple_of(64))
+        (
+            offset,
+            length,
+            length.div_ceil(members).next_multiple_of(64),
+        )
     }
 
-    fn buffer(&self, party: &Party<'_>, attendance: &Attendance, member: usize, chunk: u32) -> *mut u8 {
+    fn buffer(
+        &self,
+        party: &Party<'_>,
+        attendance: &Attendance,
+        member: usize,
+        chunk: u32,
+    ) -> *mut u8 {
         let (slot, place) = if member == party.me {
             (attendance.slot(), attendance.place())
         } else {
-            (attendance.slot_of(member), attendance.place_of(party, member).0)
+            (
+                attendance.slot_of(member),
+                attendance.place_of(party, member).0,
+            )
         };
         party
             .local
@@ -122,13 +142,19 @@ impl Reduce {
         let begin = (party.me * segment).min(length);
         let end = (begin + segment).min(length);
         for (from, to) in [(0, begin), (end, length)] {
-            self.send.visit(offset + from, to - from, |source, distance, bytes| {
-                // SAFETY: the span vouches for the source; the target is this member's buffer,
-                // whose readers have all moved on (see `poll`).
-                unsafe {
-                    kernels::copy(buffer.wrapping_add(from + distance), source, bytes, Store::Cached);
-                }
-            });
+            self.send
+                .visit(offset + from, to - from, |source, distance, bytes| {
+                    // SAFETY: the span vouches for the source; the target is this member's buffer,
+                    // whose readers have all moved on (see `poll`).
+                    unsafe {
+                        kernels::copy(
+                            buffer.wrapping_add(from + distance),
+                            source,
+                            bytes,
+                            Store::Cached,
+                        );
+                    }
+                });
         }
         self.staged += 1;
     }
@@ -143,51 +169,67 @@ impl Reduce {
         let shown = self.root.is_none_or(|root| root != me);
         let mut base = [std::ptr::null_mut::<u8>(); MAX_LOCAL];
         for (member, base) in base.iter_mut().enumerate().take(members) {
-            *base = self.buffer(party, attendance, member, self.reduced).wrapping_add(begin);
+            *base = self
+                .buffer(party, attendance, member, self.reduced)
+                .wrapping_add(begin);
         }
-        let Combine { dtype, op, scale, divisor } = self.combine;
+        let Combine {
+            dtype,
+            op,
+            scale,
+            divisor,
+        } = self.combine;
         let mut recv = self.recv;
-        self.send.visit(offset + begin, bytes, |own, distance, bytes| {
-            let mut run = |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
-                let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
-                for member in 0..members {
-                    sources[member] = base[member].wrapping_add(distance);
+        self.send
+            .visit(offset + begin, bytes, |own, distance, bytes| {
+                let mut run =
+                    |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
+                        let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
+                        for member in 0..members {
+                            sources[member] = base[member].wrapping_add(distance);
+                        }
+                        sources[me] = own;
+                        let mut destinations = [Destination {
+                            pointer: std::ptr::null_mut(),
+                            store: Store::Cached,
+                        }; 2];
+                        let mut count = 0;
+                        if let Some(target) = target {
+                            destinations[count].pointer = target;
+                            count += 1;
+                        }
+                        if shown {
+                            destinations[count].pointer = base[me].wrapping_add(distance);
+                            count += 1;
+                        }
+                        // SAFETY: the spans vouch for `own` and `target`, which are equal or disjoint; the
+                        // peers' segments were staged and stay until everybody has reduced; the own place
+                        // in the buffer was taken by everybody (see `poll`).
+                        unsafe {
+                            kernels::reduce(
+                                dtype,
+                                op,
+                                scale,
+                                divisor,
+                                &destinations[..count],
+                                &sources[..members],
+                                bytes / dtype.size(),
+                            );
+                        }
+                    };
+                if wanted {
+                    recv.visit(offset + begin + distance, bytes, |target, inside, bytes| {
+                        run(
+                            own.wrapping_add(inside),
+                            Some(target),
+                            distance + inside,
+                            bytes,
+                        );
+                    });
+                } else {
+                    run(own, None, distance, bytes);
                 }
-                sources[me] = own;
-                let mut destinations =
-                    [Destination { pointer: std::ptr::null_mut(), store: Store::Cached }; 2];
-                let mut count = 0;
-                if let Some(target) = target {
-                    destinations[count].pointer = target;
-                    count += 1;
-                }
-                if shown {
-                    destinations[count].pointer = base[me].wrapping_add(distance);
-                    count += 1;
-                }
-                // SAFETY: the spans vouch for `own` and `target`, which are equal or disjoint; the
-                // peers' segments were staged and stay until everybody has reduced; the own place
-                // in the buffer was taken by everybody (see `poll`).
-                unsafe {
-                    kernels::reduce(
-                        dtype,
-                        op,
-                        scale,
-                        divisor,
-                        &destinations[..count],
-                        &sources[..members],
-                        bytes / dtype.size(),
-                    );
-                }
-            };
-            if wanted {
-                recv.visit(offset + begin + distance, bytes, |target, inside, bytes| {
-                    run(own.wrapping_add(inside), Some(target), distance + inside, bytes);
-                });
-            } else {
-                run(own, None, distance, bytes);
-            }
-        });
+            });
         self.recv = recv;
         self.reduced += 1;
     }
@@ -201,12 +243,17 @@ impl Reduce {
                 let member = (party.me + step) % members;
                 let begin = (member * segment).min(length);
                 let bytes = segment.min(length - begin);
-                let source = self.buffer(party, attendance, member, self.taken).wrapping_add(begin);
-                self.recv.visit(offset + begin, bytes, |target, distance, bytes| {
-                    // SAFETY: the span vouches for the target; the owner has published the
-                    // segment's result and keeps it until everybody has taken it.
-                    unsafe { kernels::copy(target, source.wrapping_add(distance), bytes, store) };
-                });
+                let source = self
+                    .buffer(party, attendance, member, self.taken)
+                    .wrapping_add(begin);
+                self.recv
+                    .visit(offset + begin, bytes, |target, distance, bytes| {
+                        // SAFETY: the span vouches for the target; the owner has published the
+                        // segment's result and keeps it until everybody has taken it.
+                        unsafe {
+                            kernels::copy(target, source.wrapping_add(distance), bytes, store)
+                        };
+                    });
             }
             if store == Store::Streaming {
                 kernels::fence_streaming();
@@ -224,7 +271,9 @@ impl Reduce {
         let mut least = u32::MAX;
         for member in (0..party.size()).filter(|member| *member != party.me) {
             let rank = party.members[member].into();
-            least = least.min(counter(party.local.board.slot(rank, attendance.slot_of(member))));
+            least = least.min(counter(
+                party.local.board.slot(rank, attendance.slot_of(member)),
+            ));
         }
         least
     }
@@ -275,8 +324,8 @@ impl Reduce {
                         });
                     }
                 }
-                let shown = self.reduced + 1 <= buffers
-                    || self.others_taken >= self.reduced + 1 - buffers;
+                let shown =
+                    self.reduced + 1 <= buffers || self.others_taken >= self.reduced + 1 - buffers;
                 if self.others_staged > self.reduced && shown {
                     self.reduce(party, attendance);
                     mine.reduced.store(self.reduced, Ordering::Release);
@@ -295,9 +344,8 @@ impl Reduce {
                         && self.reduced + buffers > self.staged);
                 // A short last chunk has shorter segments, which fall on an older result.
                 if free && self.staged >= buffers && self.staged + 1 == self.chunks {
-                    self.others_taken = Self::slowest(party, attendance, |slot| {
-                        slot.taken.load(Ordering::Acquire)
-                    });
+                    self.others_taken =
+                        Self::slowest(party, attendance, |slot| slot.taken.load(Ordering::Acquire));
                     free = self.others_taken + buffers > self.staged;
                 }
                 if free {

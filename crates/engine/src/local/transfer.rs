@@ -6,7 +6,10 @@
 //! filled again when all of its readers have taken the round before. What fits a cell or the slot
 //! itself travels with the posting, and the operation is over when all postings have been seen.
 
-#![expect(unsafe_code, reason = "payload and the caller's tensors are raw memory")]
+#![expect(
+    unsafe_code,
+    reason = "payload and the caller's tensors are raw memory"
+)]
 
 use std::sync::atomic::Ordering;
 
@@ -58,7 +61,12 @@ impl Parts {
             Self::Whole(bytes) => (0, bytes),
             Self::Equal(bytes) => (member * bytes, bytes),
             Self::Only(only, bytes) => (0, if member == only { bytes } else { 0 }),
-            Self::Cut { base, count, parts, size } => {
+            Self::Cut {
+                base,
+                count,
+                parts,
+                size,
+            } => {
                 let each = count.div_ceil(parts).next_multiple_of(16);
                 let begin = (member * each).min(count);
                 let end = (begin + each).min(count);
@@ -115,7 +123,11 @@ fn area(place: Place, common: bool, members: usize) -> usize {
         Place::Cell(_) => CELL_BYTES,
         _ => BUFFER_BYTES,
     };
-    if common { buffer } else { (buffer / members) & !63 }
+    if common {
+        buffer
+    } else {
+        (buffer / members) & !63
+    }
 }
 
 /// Payload space to ask for, so that `largest` bytes for each reader fit one round if they can.
@@ -142,7 +154,11 @@ impl Transfer {
         incoming: Parts,
         sink: Sink,
     ) -> Self {
-        let store = if recv.bytes() >= STREAMING_BYTES { Store::Streaming } else { Store::Cached };
+        let store = if recv.bytes() >= STREAMING_BYTES {
+            Store::Streaming
+        } else {
+            Store::Cached
+        };
         Self {
             send,
             recv,
@@ -179,7 +195,15 @@ impl Transfer {
         if self.common {
             return self.outgoing.of(party.me).1;
         }
-        (0..party.size()).map(|m| if m == party.me { 0 } else { self.outgoing.of(m).1 }).max()
+        (0..party.size())
+            .map(|m| {
+                if m == party.me {
+                    0
+                } else {
+                    self.outgoing.of(m).1
+                }
+            })
+            .max()
             .unwrap_or(0)
     }
 
@@ -204,16 +228,17 @@ impl Transfer {
             Place::Inline => {
                 let mut bytes = [0u8; INLINE_BYTES];
                 let (offset, length) = self.outgoing.of(party.me);
-                self.send.visit(offset, length, |pointer, distance, length| {
-                    // SAFETY: the span vouches for `length` bytes; inline parts are at most 16.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(
-                            pointer,
-                            bytes.as_mut_ptr().add(distance),
-                            length,
-                        );
-                    }
-                });
+                self.send
+                    .visit(offset, length, |pointer, distance, length| {
+                        // SAFETY: the span vouches for `length` bytes; inline parts are at most 16.
+                        unsafe {
+                            std::ptr::copy_nonoverlapping(
+                                pointer,
+                                bytes.as_mut_ptr().add(distance),
+                                length,
+                            );
+                        }
+                    });
                 party.local.board.fill_inline(attendance.slot(), bytes);
                 self.rounds_out = 1;
                 self.staged = 1;
@@ -243,7 +268,11 @@ impl Transfer {
             .board
             .payload(party.members[party.me].into(), attendance.slot(), place)
             .wrapping_add((round % BUFFERS) * BUFFER_BYTES);
-        let readers = if self.common { party.me..party.me + 1 } else { 0..party.size() };
+        let readers = if self.common {
+            party.me..party.me + 1
+        } else {
+            0..party.size()
+        };
         for reader in readers {
             if !self.common && reader == party.me {
                 continue;
@@ -251,14 +280,24 @@ impl Transfer {
             let (offset, length) = self.outgoing.of(reader);
             let begin = (round * area).min(length);
             let end = (begin + area).min(length);
-            let target = if self.common { buffer } else { buffer.wrapping_add(reader * area) };
-            self.send.visit(offset + begin, end - begin, |pointer, distance, length| {
-                // SAFETY: the span vouches for the source; the target is this member's own buffer,
-                // which no reader looks at until it is published.
-                unsafe {
-                    kernels::copy(target.wrapping_add(distance), pointer, length, Store::Cached);
-                }
-            });
+            let target = if self.common {
+                buffer
+            } else {
+                buffer.wrapping_add(reader * area)
+            };
+            self.send
+                .visit(offset + begin, end - begin, |pointer, distance, length| {
+                    // SAFETY: the span vouches for the source; the target is this member's own buffer,
+                    // which no reader looks at until it is published.
+                    unsafe {
+                        kernels::copy(
+                            target.wrapping_add(distance),
+                            pointer,
+                            length,
+                            Store::Cached,
+                        );
+                    }
+                });
         }
         self.staged += 1;
     }
@@ -286,7 +325,10 @@ impl Transfer {
             }
             while self.staged < self.rounds_out && self.buffer_free(party, attendance) {
                 self.stage(party, attendance);
-                let slot = party.local.board.slot(party.members[party.me].into(), attendance.slot());
+                let slot = party
+                    .local
+                    .board
+                    .slot(party.members[party.me].into(), attendance.slot());
                 slot.staged.store(self.staged, Ordering::Release);
                 party.wake_others();
                 moved = true;
@@ -356,7 +398,12 @@ impl Transfer {
     fn take(&mut self, party: &Party<'_>, attendance: &Attendance) {
         match self.sink {
             Sink::Copy => self.take_copy(party, attendance),
-            Sink::Reduce { dtype, op, scale, divisor } => {
+            Sink::Reduce {
+                dtype,
+                op,
+                scale,
+                divisor,
+            } => {
                 self.take_reduce(party, attendance, dtype, op, scale, divisor);
             }
         }
@@ -365,7 +412,10 @@ impl Transfer {
         }
         self.taken += 1;
         if self.rounds_in > BUFFERS as u32 {
-            let slot = party.local.board.slot(party.members[party.me].into(), attendance.slot());
+            let slot = party
+                .local
+                .board
+                .slot(party.members[party.me].into(), attendance.slot());
             slot.taken.store(self.taken, Ordering::Release);
             party.wake_others();
         }
@@ -381,7 +431,10 @@ impl Transfer {
         member: usize,
     ) -> *const u8 {
         let slot = attendance.slot_of(member);
-        let base = party.local.board.payload(party.members[member].into(), slot, place);
+        let base = party
+            .local
+            .board
+            .payload(party.members[member].into(), slot, place);
         let buffer = base.wrapping_add((self.taken as usize % BUFFERS) * BUFFER_BYTES);
         if self.common {
             buffer
@@ -404,11 +457,12 @@ impl Transfer {
             let end = (begin + area).min(length);
             let source = self.source(party, attendance, place, member);
             let store = self.store;
-            self.recv.visit(offset + begin, end - begin, |target, distance, length| {
-                // SAFETY: the span vouches for the target; the source was published by its owner
-                // and stays until this member acknowledges.
-                unsafe { kernels::copy(target, source.wrapping_add(distance), length, store) };
-            });
+            self.recv
+                .visit(offset + begin, end - begin, |target, distance, length| {
+                    // SAFETY: the span vouches for the target; the source was published by its owner
+                    // and stays until this member acknowledges.
+                    unsafe { kernels::copy(target, source.wrapping_add(distance), length, store) };
+                });
         }
     }
 
@@ -437,45 +491,61 @@ impl Transfer {
         let begin = (self.taken as usize * step).min(length);
         let end = (begin + step).min(length);
         let (mut send, store, me) = (self.send, self.store, party.me);
-        self.recv.visit(self.base + begin, end - begin, |target, distance, length| {
-            send.visit(offset + begin + distance, length, |own, inside, length| {
-                let mut at = [std::ptr::null::<u8>(); MAX_LOCAL];
-                for member in 0..members {
-                    at[member] = sources[member].wrapping_add(distance + inside);
-                }
-                at[me] = own;
-                let destination = Destination { pointer: target.wrapping_add(inside), store };
-                // SAFETY: the spans vouch for `own` and the target, which are equal or disjoint;
-                // the peers' bytes were published and stay until this member acknowledges.
-                unsafe {
-                    kernels::reduce(
-                        dtype,
-                        op,
-                        scale,
-                        divisor,
-                        &[destination],
-                        &at[..members],
-                        length / dtype.size(),
-                    );
-                }
-            });
-        });
+        self.recv.visit(
+            self.base + begin,
+            end - begin,
+            |target, distance, length| {
+                send.visit(offset + begin + distance, length, |own, inside, length| {
+                    let mut at = [std::ptr::null::<u8>(); MAX_LOCAL];
+                    for member in 0..members {
+                        at[member] = sources[member].wrapping_add(distance + inside);
+                    }
+                    at[me] = own;
+                    let destination = Destination {
+                        pointer: target.wrapping_add(inside),
+                        store,
+                    };
+                    // SAFETY: the spans vouch for `own` and the target, which are equal or disjoint;
+                    // the peers' bytes were published and stay until this member acknowledges.
+                    unsafe {
+                        kernels::reduce(
+                            dtype,
+                            op,
+                            scale,
+                            divisor,
+                            &[destination],
+                            &at[..members],
+                            length / dtype.size(),
+                        );
+                    }
+                });
+            },
+        );
     }
 
     /// Whether the buffer of the next round has been read by everybody.
     fn buffer_free(&self, party: &Party<'_>, attendance: &Attendance) -> bool {
-        let Some(before) = self.staged.checked_sub(BUFFERS as u32) else { return true };
+        let Some(before) = self.staged.checked_sub(BUFFERS as u32) else {
+            return true;
+        };
         let area = area(attendance.place(), self.common, party.size());
-        (0..party.size()).filter(|member| *member != party.me).all(|member| {
-            if self.readers >> member & 1 == 0 {
-                return true;
-            }
-            // A reader with a shorter part is through with fewer rounds.
-            let part = self.outgoing.of(if self.common { party.me } else { member }).1;
-            let needed = (before + 1).min(part.div_ceil(area) as u32);
-            let slot =
-                party.local.board.slot(party.members[member].into(), attendance.slot_of(member));
-            slot.taken.load(Ordering::Acquire) >= needed
-        })
+        (0..party.size())
+            .filter(|member| *member != party.me)
+            .all(|member| {
+                if self.readers >> member & 1 == 0 {
+                    return true;
+                }
+                // A reader with a shorter part is through with fewer rounds.
+                let part = self
+                    .outgoing
+                    .of(if self.common { party.me } else { member })
+                    .1;
+                let needed = (before + 1).min(part.div_ceil(area) as u32);
+                let slot = party
+                    .local
+                    .board
+                    .slot(party.members[member].into(), attendance.slot_of(member));
+                slot.taken.load(Ordering::Acquire) >= needed
+            })
     }
 }

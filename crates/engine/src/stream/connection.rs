@@ -5,7 +5,10 @@
 //! write, and a read takes whatever is there. Payload of large frames goes straight into the
 //! operation's memory, the next header coming with the same read.
 
-#![expect(unsafe_code, reason = "payload is read from and written to the memory of operations")]
+#![expect(
+    unsafe_code,
+    reason = "payload is read from and written to the memory of operations"
+)]
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -181,7 +184,9 @@ impl Connection {
 
     /// Sends what waits, if no data frame is under way.
     pub(crate) fn flush(&self) -> io::Result<()> {
-        let Ok(mut writer) = self.writer.try_lock() else { return Ok(()) };
+        let Ok(mut writer) = self.writer.try_lock() else {
+            return Ok(());
+        };
         if writer.current.is_none() {
             self.flush_pending(&mut writer)?;
         }
@@ -219,28 +224,41 @@ impl Connection {
                         offset: offset + total as u64,
                         extra: 0,
                     };
-                    Current { key, stage, left, header: frame.encode(), header_sent: 0 }
+                    Current {
+                        key,
+                        stage,
+                        left,
+                        header: frame.encode(),
+                        header_sent: 0,
+                    }
                 }
             };
             // What waited goes first, unless this frame has begun already.
-            let waiting =
-                if writer.current.is_some() { 0 } else { writer.pending.len() - writer.sent };
+            let waiting = if writer.current.is_some() {
+                0
+            } else {
+                writer.pending.len() - writer.sent
+            };
             let header = &current.header[current.header_sent..];
             let mut parts: [IoSlice<'_>; 16] = [IoSlice::new(&[]); 16];
             parts[0] = IoSlice::new(&writer.pending[writer.pending.len() - waiting..]);
             parts[1] = IoSlice::new(header);
             let mut count = 2;
             let mut wanted = 0;
-            span.visit(at + total, current.left.min(bytes - total), |pointer, _, length| {
-                if count < parts.len() {
-                    // SAFETY: the span vouches for the memory until the operation is over, and
-                    // the slice is used in this call only.
-                    parts[count] =
-                        IoSlice::new(unsafe { std::slice::from_raw_parts(pointer, length) });
-                    wanted += length;
-                    count += 1;
-                }
-            });
+            span.visit(
+                at + total,
+                current.left.min(bytes - total),
+                |pointer, _, length| {
+                    if count < parts.len() {
+                        // SAFETY: the span vouches for the memory until the operation is over, and
+                        // the slice is used in this call only.
+                        parts[count] =
+                            IoSlice::new(unsafe { std::slice::from_raw_parts(pointer, length) });
+                        wanted += length;
+                        count += 1;
+                    }
+                },
+            );
             let mut sent = self.write(&parts[..count])?;
             let of_waiting = sent.min(waiting);
             let of_header = (sent - of_waiting).min(header.len());
@@ -278,7 +296,9 @@ impl Connection {
             let waiting = writer.pending.split_off(sent);
             writer.sent = 0;
             writer.pending.clear();
-            writer.pending.extend_from_slice(&current.header[current.header_sent..]);
+            writer
+                .pending
+                .extend_from_slice(&current.header[current.header_sent..]);
             let length = writer.pending.len() + current.left;
             writer.pending.resize(length, 0);
             writer.pending.extend_from_slice(&waiting);
@@ -288,7 +308,9 @@ impl Connection {
 
     /// Reads what there is and hands it on; true when anything came.
     pub(crate) fn progress(&self, handler: &impl Handler) -> io::Result<bool> {
-        let Ok(mut reader) = self.reader.try_lock() else { return Ok(false) };
+        let Ok(mut reader) = self.reader.try_lock() else {
+            return Ok(false);
+        };
         let mut any = false;
         loop {
             reader.consume(self.rank, handler)?;
@@ -367,10 +389,19 @@ impl Reader {
                 self.start += HEADER;
                 let data = frame.kind == FrameKind::Data;
                 let current = frame.generation == handler.generation();
-                let flows = if data && current { handler.flows(frame.key) } else { None };
+                let flows = if data && current {
+                    handler.flows(frame.key)
+                } else {
+                    None
+                };
                 let flows = flows.filter(|flows| flows.of(rank).is_some_and(|f| f.is_posted()));
                 let left = frame.length as usize;
-                self.body = Some(Body { frame, left, flows, message: Vec::new() });
+                self.body = Some(Body {
+                    frame,
+                    left,
+                    flows,
+                    message: Vec::new(),
+                });
                 continue;
             };
             let take = available.min(body.left);
@@ -413,11 +444,12 @@ fn deliver(flows: &Flows, rank: usize, frame: &Frame, left: usize, mut bytes: &[
     let Some(flow) = flows.of(rank) else { return };
     let mut offset = frame.offset + (frame.length as usize - left) as u64;
     while !bytes.is_empty() {
-        let filled = flow.stages[usize::from(frame.stage)].fill(offset, bytes.len(), |pointer, room| {
-            // SAFETY: the flow vouches for `room` bytes at the pointer under its lock.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, room) };
-            Ok::<_, std::convert::Infallible>(room)
-        });
+        let filled =
+            flow.stages[usize::from(frame.stage)].fill(offset, bytes.len(), |pointer, room| {
+                // SAFETY: the flow vouches for `room` bytes at the pointer under its lock.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, room) };
+                Ok::<_, std::convert::Infallible>(room)
+            });
         let Ok(Some(count)) = filled else { return };
         bytes = &bytes[count..];
         offset += count as u64;

@@ -10,7 +10,10 @@
 //!
 //! Values are combined in the group's order for every element, as on one host.
 
-#![expect(unsafe_code, reason = "spans of operations in flight are handed to kernels")]
+#![expect(
+    unsafe_code,
+    reason = "spans of operations in flight are handed to kernels"
+)]
 
 use std::io;
 use std::sync::Arc;
@@ -32,15 +35,9 @@ pub(crate) enum Form {
     /// Nothing moves; members only meet.
     Meet,
     /// Parts of `send` by receiver, parts of `recv` by sender.
-    Copy {
-        outgoing: Parts,
-        incoming: Parts,
-    },
+    Copy { outgoing: Parts, incoming: Parts },
     /// Everything to everybody in `to` (a member, or all).
-    Flat {
-        combine: Combine,
-        to: Option<usize>,
-    },
+    Flat { combine: Combine, to: Option<usize> },
     /// Contributions by segment; results to everybody, to one member, or to nobody.
     Segmented {
         combine: Combine,
@@ -70,11 +67,23 @@ struct Outflow {
 }
 
 impl Outflow {
-    const NONE: Self = Self { span: Span::EMPTY, at: 0, total: 0, available: 0, sent: 0 };
+    const NONE: Self = Self {
+        span: Span::EMPTY,
+        at: 0,
+        total: 0,
+        available: 0,
+        sent: 0,
+    };
 
     fn new(span: Span, at: usize, bytes: usize, available: bool) -> Self {
         let total = bytes as u64;
-        Self { span, at, total, available: if available { total } else { 0 }, sent: 0 }
+        Self {
+            span,
+            at,
+            total,
+            available: if available { total } else { 0 },
+            sent: 0,
+        }
     }
 }
 
@@ -97,7 +106,10 @@ pub(crate) struct Exchange {
     combined: u64,
     /// The own segment's result is only passed on: it lies in the first ring until it is sent.
     passes_on: bool,
+    posted: bool,
     verified: bool,
+    /// Stays registered when it is done, so that an abort by anybody is still heard.
+    held: bool,
     over: bool,
 }
 
@@ -137,8 +149,33 @@ impl Exchange {
             ring: 0,
             combined: 0,
             passes_on: false,
+            posted: false,
             verified: false,
+            held: false,
             over: false,
+        }
+    }
+
+    /// A meeting that stays open until [`Self::release`].
+    pub(crate) fn meeting(key: Key, descriptor: Descriptor, ranks: Vec<usize>, me: usize) -> Self {
+        let (send, recv) = (Span::EMPTY, Span::EMPTY);
+        Self {
+            held: true,
+            ..Self::new(key, descriptor, Form::Meet, send, recv, ranks, me)
+        }
+    }
+
+    /// The number of this attempt at the operation.
+    pub(crate) fn attempt(&self) -> u64 {
+        self.flows.as_ref().map_or(0, |flows| flows.attempt())
+    }
+
+    /// Ends a meeting that was held open.
+    pub(crate) fn release(&mut self, streams: &Streams) {
+        if let Some(flows) = &self.flows
+            && !std::mem::replace(&mut self.over, true)
+        {
+            streams.inbox.unregister(flows);
         }
     }
 
@@ -153,15 +190,27 @@ impl Exchange {
 
     /// Session ranks that have not posted; all others when everybody has.
     pub(crate) fn waiting_for(&self) -> Vec<usize> {
-        let Some(flows) = &self.flows else { return self.other_ranks().collect() };
-        let absent: Vec<usize> =
-            flows.flows.iter().filter(|flow| !flow.is_posted()).map(|flow| flow.rank).collect();
-        if absent.is_empty() { self.other_ranks().collect() } else { absent }
+        let Some(flows) = &self.flows else {
+            return self.other_ranks().collect();
+        };
+        let absent: Vec<usize> = flows
+            .flows
+            .iter()
+            .filter(|flow| !flow.is_posted())
+            .map(|flow| flow.rank)
+            .collect();
+        if absent.is_empty() {
+            self.other_ranks().collect()
+        } else {
+            absent
+        }
     }
 
     /// Whether something is still expected from a rank, or owed to it.
     pub(crate) fn needs(&self, rank: usize) -> bool {
-        let Some(flows) = &self.flows else { return true };
+        let Some(flows) = &self.flows else {
+            return true;
+        };
         flows.flows.iter().zip(&self.out).any(|(flow, out)| {
             flow.rank == rank
                 && (!flow.is_posted()
@@ -203,10 +252,15 @@ impl Exchange {
             let mut intakes = [Intake::NONE; 2];
             let mut out = [Outflow::NONE; 2];
             let mut ring = |bytes: usize| {
-                let span = rings.next().map_or(Span::EMPTY, |ring| {
-                    Span::one(ring.as_mut_ptr(), ring.len())
-                });
-                Intake { span, base: 0, capacity: span.bytes(), total: bytes as u64 }
+                let span = rings
+                    .next()
+                    .map_or(Span::EMPTY, |ring| Span::one(ring.as_mut_ptr(), ring.len()));
+                Intake {
+                    span,
+                    base: 0,
+                    capacity: span.bytes(),
+                    total: bytes as u64,
+                }
             };
             match self.form {
                 Form::Meet => {}
@@ -214,8 +268,12 @@ impl Exchange {
                     let (at, bytes) = outgoing.of(member);
                     out[0] = Outflow::new(self.send, at, bytes, true);
                     let (base, bytes) = incoming.of(member);
-                    intakes[0] =
-                        Intake { span: self.recv, base, capacity: bytes, total: bytes as u64 };
+                    intakes[0] = Intake {
+                        span: self.recv,
+                        base,
+                        capacity: bytes,
+                        total: bytes as u64,
+                    };
                 }
                 Form::Flat { to, .. } => {
                     if to.is_none_or(|to| to == member) {
@@ -225,7 +283,9 @@ impl Exchange {
                         intakes[0] = ring(own.1);
                     }
                 }
-                Form::Segmented { segments, results, .. } => {
+                Form::Segmented {
+                    segments, results, ..
+                } => {
                     let (at, bytes) = segments.of(member);
                     out[0] = Outflow::new(self.send, at, bytes, true);
                     intakes[0] = ring(own.1);
@@ -235,8 +295,12 @@ impl Exchange {
                         out[1] = Outflow::new(self.recv, own.0, own.1, false);
                     }
                     if results == Results::All || results == Results::To(self.me) {
-                        intakes[1] =
-                            Intake { span: self.recv, base: at, capacity: bytes, total: bytes as u64 };
+                        intakes[1] = Intake {
+                            span: self.recv,
+                            base: at,
+                            capacity: bytes,
+                            total: bytes as u64,
+                        };
                     }
                 }
             }
@@ -248,7 +312,7 @@ impl Exchange {
                 out[1].span = first_ring;
             }
         }
-        Arc::new(Flows { key: self.key, flows })
+        Arc::new(Flows::new(self.key, flows))
     }
 
     fn post(&mut self, streams: &Streams, flows: &Flows) -> Result<(), usize> {
@@ -261,6 +325,7 @@ impl Exchange {
             };
             let mut frame = streams.frame(FrameKind::Post, self.key);
             frame.length = (POST + eager) as u32;
+            frame.extra = flows.attempt();
             let connection = streams.connection(flow.rank).map_err(|_| flow.rank)?;
             let head = post.encode();
             let mut result = Ok(());
@@ -303,6 +368,10 @@ impl Exchange {
                     return Err(Ended::Duplicate);
                 }
                 self.flows = Some(Arc::clone(&flows));
+                if let Some(ended) = self.find_abort(streams, &flows) {
+                    return Err(ended);
+                }
+                self.posted = true;
                 if let Err(rank) = self.post(streams, &flows) {
                     around.events.lost(rank, "its connection failed".into());
                     return Ok(false);
@@ -315,12 +384,8 @@ impl Exchange {
             Ok(any) => *progressed |= any,
             Err(_) => return Ok(false),
         }
-        for flow in &flows.flows {
-            if let Some(reason) = flow.abort_reason() {
-                let rank = flow.rank;
-                self.abort(streams, &format!("rank {rank} gave up: {reason}"));
-                return Err(Ended::Aborted(rank, reason));
-            }
+        if let Some(ended) = self.find_abort(streams, &flows) {
+            return Err(ended);
         }
         if !self.verified {
             if !flows.flows.iter().all(Flow::is_posted) {
@@ -340,19 +405,29 @@ impl Exchange {
             }
         }
         let done = self.is_done(&flows);
-        if done {
+        if done && !self.held {
             streams.inbox.unregister(&flows);
             self.over = true;
         }
         Ok(done)
     }
 
-    fn verify(&mut self, streams: &Streams, flows: &Flows) -> Result<(), Ended> {
-        self.verified = true;
-        let agree = flows
+    /// Gives up when another member has.
+    fn find_abort(&mut self, streams: &Streams, flows: &Flows) -> Option<Ended> {
+        let (rank, reason) = flows
             .flows
             .iter()
-            .all(|flow| flow.descriptor().is_some_and(|d| d.agrees_with(&self.descriptor)));
+            .find_map(|flow| flow.abort_reason().map(|reason| (flow.rank, reason)))?;
+        self.abort(streams, Some(&reason));
+        Some(Ended::Aborted(rank, reason))
+    }
+
+    fn verify(&mut self, streams: &Streams, flows: &Flows) -> Result<(), Ended> {
+        self.verified = true;
+        let agree = flows.flows.iter().all(|flow| {
+            flow.descriptor()
+                .is_some_and(|d| d.agrees_with(&self.descriptor))
+        });
         if agree {
             return Ok(());
         }
@@ -369,7 +444,9 @@ impl Exchange {
     }
 
     fn copy_own(&mut self) {
-        let Form::Copy { outgoing, incoming } = self.form else { return };
+        let Form::Copy { outgoing, incoming } = self.form else {
+            return;
+        };
         let (from, length) = outgoing.of(self.me);
         let (to, room) = incoming.of(self.me);
         copy_spans(self.send, from, self.recv, to, length.min(room));
@@ -397,11 +474,20 @@ impl Exchange {
         let size = combine.dtype.size() as u64;
         let mut any = false;
         while self.combined < total {
-            let ready = flows.flows.iter().map(|f| f.stages[0].received()).min().unwrap_or(total);
+            let ready = flows
+                .flows
+                .iter()
+                .map(|f| f.stages[0].received())
+                .min()
+                .unwrap_or(total);
             let mut bytes = (ready - self.combined) / size * size;
             let inside = self.combined % self.ring.max(1) as u64;
             bytes = bytes.min(self.ring as u64 - inside);
-            if bytes == 0 || (bytes < BLOCK && self.combined + bytes < total && inside + bytes < self.ring as u64) {
+            if bytes == 0
+                || (bytes < BLOCK
+                    && self.combined + bytes < total
+                    && inside + bytes < self.ring as u64)
+            {
                 break;
             }
             self.combine_block(combine, own, self.combined, inside as usize, bytes as usize);
@@ -427,7 +513,13 @@ impl Exchange {
     ) {
         let members = self.ranks.len();
         let me = self.me;
-        let keep = matches!(self.form, Form::Segmented { results: Results::Keep, .. });
+        let keep = matches!(
+            self.form,
+            Form::Segmented {
+                results: Results::Keep,
+                ..
+            }
+        );
         let recv_at = if keep { 0 } else { own } + done as usize;
         let mut bases: Vec<*const u8> = Vec::with_capacity(members);
         let mut ring = self.scratch.as_ptr().wrapping_add(inside);
@@ -447,28 +539,34 @@ impl Exchange {
             (self.recv, recv_at)
         };
         recv.visit(recv_at, bytes, |target, distance, length| {
-            send.visit(own + done as usize + distance, length, |mine, inner, length| {
-                for member in 0..members {
-                    sources[member] = bases[member].wrapping_add(distance + inner);
-                }
-                sources[me] = mine;
-                let destination =
-                    Destination { pointer: target.wrapping_add(inner), store: Store::Cached };
-                // SAFETY: the spans vouch for `mine` and the target, which are equal or disjoint;
-                // the rings hold `length` bytes that have arrived and are not overwritten before
-                // credit is given.
-                unsafe {
-                    kernels::reduce(
-                        combine.dtype,
-                        combine.op,
-                        combine.scale,
-                        combine.divisor,
-                        &[destination],
-                        &sources,
-                        length / combine.dtype.size(),
-                    );
-                }
-            });
+            send.visit(
+                own + done as usize + distance,
+                length,
+                |mine, inner, length| {
+                    for member in 0..members {
+                        sources[member] = bases[member].wrapping_add(distance + inner);
+                    }
+                    sources[me] = mine;
+                    let destination = Destination {
+                        pointer: target.wrapping_add(inner),
+                        store: Store::Cached,
+                    };
+                    // SAFETY: the spans vouch for `mine` and the target, which are equal or disjoint;
+                    // the rings hold `length` bytes that have arrived and are not overwritten before
+                    // credit is given.
+                    unsafe {
+                        kernels::reduce(
+                            combine.dtype,
+                            combine.op,
+                            combine.scale,
+                            combine.divisor,
+                            &[destination],
+                            &sources,
+                            length / combine.dtype.size(),
+                        );
+                    }
+                },
+            );
         });
     }
 
@@ -484,9 +582,7 @@ impl Exchange {
             let upto = (free + self.ring as u64).min(total);
             let stage = &flow.stages[0];
             let announced = stage.announced();
-            if announced < upto
-                && (upto - announced >= self.ring as u64 / 4 || upto == total)
-            {
+            if announced < upto && (upto - announced >= self.ring as u64 / 4 || upto == total) {
                 stage.announce(upto);
                 let mut frame = streams.frame(FrameKind::Credit, self.key);
                 frame.offset = upto;
@@ -504,9 +600,7 @@ impl Exchange {
                 let out = &mut self.out[index][stage];
                 let upto = out.available.min(granted);
                 // Results go in blocks, so that headers and system calls stay few.
-                if upto <= out.sent
-                    || (stage == 1 && upto - out.sent < BLOCK && upto < out.total)
-                {
+                if upto <= out.sent || (stage == 1 && upto - out.sent < BLOCK && upto < out.total) {
                     continue;
                 }
                 let mut bytes = (upto - out.sent) as usize;
@@ -529,9 +623,10 @@ impl Exchange {
 
     fn is_done(&self, flows: &Flows) -> bool {
         let sent = self.out.iter().flatten().all(|out| out.sent == out.total);
-        let received = flows.flows.iter().all(|flow| {
-            flow.stages.iter().all(|stage| stage.is_complete())
-        });
+        let received = flows
+            .flows
+            .iter()
+            .all(|flow| flow.stages.iter().all(|stage| stage.is_complete()));
         let combined = match self.form {
             Form::Segmented { .. } | Form::Flat { .. } => self.combined == self.own().1 as u64,
             _ => true,
@@ -539,9 +634,11 @@ impl Exchange {
         sent && received && combined
     }
 
-    /// Gives the operation up and tells the others.
-    pub(crate) fn abort(&mut self, streams: &Streams, reason: &str) {
-        let Some(flows) = self.flows.take() else { return };
+    /// Gives the operation up and tells the others why; quietly without a reason.
+    pub(crate) fn abort(&mut self, streams: &Streams, reason: Option<&str>) {
+        let Some(flows) = self.flows.take() else {
+            return;
+        };
         if std::mem::replace(&mut self.over, true) {
             return;
         }
@@ -549,9 +646,13 @@ impl Exchange {
         for rank in self.other_ranks() {
             if let Ok(connection) = streams.connection(rank) {
                 connection.abandon(self.key);
+                let (Some(reason), true) = (reason, self.posted) else {
+                    continue;
+                };
                 let mut frame = streams.frame(FrameKind::Abort, self.key);
                 let text = &reason.as_bytes()[..reason.len().min(1024)];
                 frame.length = text.len() as u32;
+                frame.extra = flows.attempt();
                 let _ = connection.send(&frame, &[], text);
             }
         }

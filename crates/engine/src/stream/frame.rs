@@ -112,9 +112,8 @@ impl Frame {
     }
 
     pub(crate) fn decode(bytes: &[u8; HEADER]) -> Result<Self, BadFrame> {
-        let number = |at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-        };
+        let number =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if bytes[0..2] != MAGIC.to_le_bytes() {
             return Err(BadFrame::Magic);
         }
@@ -164,14 +163,15 @@ impl Post {
     /// `None` for numbers without a meaning.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; POST] = bytes.get(..POST)?.try_into().ok()?;
-        let number = |at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-        };
-        let half = |at: usize| {
-            u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-        };
+        let number =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let half =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let descriptor = Descriptor::from_parts(half(0), number(8), half(4), half(16))?;
-        Some(Self { descriptor, granted: [number(24), number(32)] })
+        Some(Self {
+            descriptor,
+            granted: [number(24), number(32)],
+        })
     }
 }
 

@@ -41,7 +41,11 @@ impl Secret {
         for part in parts {
             context.update(part);
         }
-        context.sign().as_ref().try_into().expect("SHA-256 gives 32 bytes")
+        context
+            .sign()
+            .as_ref()
+            .try_into()
+            .expect("SHA-256 gives 32 bytes")
     }
 
     fn verify(&self, direction: &str, parts: &[&[u8]], proof: &[u8]) -> bool {
@@ -69,7 +73,11 @@ fn digest(parts: &[&[u8]]) -> Digest {
         context.update(&(part.len() as u64).to_le_bytes());
         context.update(part);
     }
-    context.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes")
+    context
+        .finish()
+        .as_ref()
+        .try_into()
+        .expect("SHA-256 gives 32 bytes")
 }
 
 /// The digest of a peer's identity.
@@ -88,7 +96,9 @@ pub(crate) fn job_digest(job: &str) -> Digest {
 
 pub(crate) fn nonce() -> Result<[u8; 32], String> {
     let mut nonce = [0; 32];
-    SystemRandom::new().fill(&mut nonce).map_err(|_| "the system gave no random bytes")?;
+    SystemRandom::new()
+        .fill(&mut nonce)
+        .map_err(|_| "the system gave no random bytes")?;
     Ok(nonce)
 }
 
@@ -175,7 +185,14 @@ pub(crate) fn answer(
     answer[8..40].copy_from_slice(&nonce);
     let proof = secret.sign("carole server", &[said, &answer[..40]]);
     answer[40..].copy_from_slice(&proof);
-    Ok((Admission { hello, said: *said, answer }, answer))
+    Ok((
+        Admission {
+            hello,
+            said: *said,
+            answer,
+        },
+        answer,
+    ))
 }
 
 impl Admission {
@@ -197,7 +214,9 @@ pub(crate) fn prove(
 ) -> Result<[u8; PROOF], String> {
     let chosen = u16::from_le_bytes([answer[0], answer[1]]);
     if !PROTOCOL.contains(&chosen) {
-        return Err(format!("it chose protocol {chosen}, which this side does not speak"));
+        return Err(format!(
+            "it chose protocol {chosen}, which this side does not speak"
+        ));
     }
     if !secret.verify("carole server", &[said, &answer[..40]], &answer[40..]) {
         return Err("it could not prove that it holds the job's token".into());
@@ -225,8 +244,14 @@ mod tests {
     fn both_ends_with_the_token_pass() {
         let secret = Secret::new(b"token");
         let said = hello().encode();
-        let (admission, answer) =
-            answer(&secret, &job_digest("digits"), &[2; 32], &said, nonce().unwrap()).unwrap();
+        let (admission, answer) = answer(
+            &secret,
+            &job_digest("digits"),
+            &[2; 32],
+            &said,
+            nonce().unwrap(),
+        )
+        .unwrap();
         let proof = prove(&secret, &said, &answer).unwrap();
         assert_eq!(admission.admit(&secret, &proof), Ok(()));
     }
@@ -235,8 +260,14 @@ mod tests {
     fn a_wrong_token_fails_on_both_sides() {
         let (ours, theirs) = (Secret::new(b"token"), Secret::new(b"other"));
         let said = hello().encode();
-        let (admission, answer) =
-            answer(&ours, &job_digest("digits"), &[2; 32], &said, nonce().unwrap()).unwrap();
+        let (admission, answer) = answer(
+            &ours,
+            &job_digest("digits"),
+            &[2; 32],
+            &said,
+            nonce().unwrap(),
+        )
+        .unwrap();
         assert!(prove(&theirs, &said, &answer).is_err());
         assert!(admission.admit(&ours, &[0; PROOF]).is_err());
         // The server's own proof, reflected, is not the client's.
@@ -249,11 +280,34 @@ mod tests {
         let secret = Secret::new(b"token");
         let job = job_digest("digits");
         let ask = |said: &[u8; HELLO]| {
-            answer(&secret, &job, &[2; 32], said, [0; 32]).map(drop).expect_err("refused")
+            answer(&secret, &job, &[2; 32], said, [0; 32])
+                .map(drop)
+                .expect_err("refused")
         };
         assert!(ask(&[0; HELLO]).contains("does not speak"));
-        assert!(ask(&Hello { job: [9; 32], ..hello() }.encode()).contains("another job"));
-        assert!(ask(&Hello { to: [9; 32], ..hello() }.encode()).contains("another peer"));
-        assert!(ask(&Hello { protocol: (5, 9), ..hello() }.encode()).contains("protocols 5 to 9"));
+        assert!(
+            ask(&Hello {
+                job: [9; 32],
+                ..hello()
+            }
+            .encode())
+            .contains("another job")
+        );
+        assert!(
+            ask(&Hello {
+                to: [9; 32],
+                ..hello()
+            }
+            .encode())
+            .contains("another peer")
+        );
+        assert!(
+            ask(&Hello {
+                protocol: (5, 9),
+                ..hello()
+            }
+            .encode())
+            .contains("protocols 5 to 9")
+        );
     }
 }

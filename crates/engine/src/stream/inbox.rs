@@ -6,13 +6,17 @@
 //! operation go. A flow's memory is written under its lock, by whichever thread reads the
 //! connection; ending an operation takes the lock and the memory away.
 //!
-//! An operation that is given up costs exactly one abort frame from every member to every other;
-//! the ones still expected are *debts*, so that nothing of an old occurrence of a name is taken
-//! for a new one.
+//! Names are used again and again, and an operation may be given up by some members while others
+//! have not come yet or are through. Each key therefore counts its *attempts*: giving up moves to
+//! the next, postings and aborts carry the number, and what belongs to an older attempt is dropped.
+//! A member that is behind learns of it from the first posting or abort of a newer attempt.
 
-#![expect(unsafe_code, reason = "flows write into the memory of an operation in flight")]
+#![expect(
+    unsafe_code,
+    reason = "flows write into the memory of an operation in flight"
+)]
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,11 +42,12 @@ impl Target {
         let inside = (offset % self.capacity as u64) as usize;
         let bytes = bytes.min(self.capacity - inside);
         let mut first = None;
-        self.span.visit(self.base + inside, bytes, |pointer, _, bytes| {
-            if first.is_none() {
-                first = Some((pointer, bytes));
-            }
-        });
+        self.span
+            .visit(self.base + inside, bytes, |pointer, _, bytes| {
+                if first.is_none() {
+                    first = Some((pointer, bytes));
+                }
+            });
         first
     }
 }
@@ -99,9 +104,12 @@ impl Stage {
         if offset != self.received() || offset + bytes as u64 > self.total.min(self.announced()) {
             return Ok(None);
         }
-        let Some((pointer, room)) = target.at(offset, bytes) else { return Ok(None) };
+        let Some((pointer, room)) = target.at(offset, bytes) else {
+            return Ok(None);
+        };
         let written = fill(pointer, room)?;
-        self.received.store(offset + written as u64, Ordering::Release);
+        self.received
+            .store(offset + written as u64, Ordering::Release);
         Ok(Some(written))
     }
 
@@ -113,7 +121,9 @@ impl Stage {
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, room) };
                 Ok::<_, std::convert::Infallible>(room)
             });
-            let Ok(Some(count)) = filled else { return false };
+            let Ok(Some(count)) = filled else {
+                return false;
+            };
             bytes = &bytes[count..];
             at += count as u64;
         }
@@ -121,7 +131,10 @@ impl Stage {
     }
 
     fn close(&self) {
-        self.target.lock().unwrap_or_else(PoisonError::into_inner).live = false;
+        self.target
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .live = false;
     }
 }
 
@@ -145,7 +158,12 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) const NONE: Self = Self { span: Span::EMPTY, base: 0, capacity: 0, total: 0 };
+    pub(crate) const NONE: Self = Self {
+        span: Span::EMPTY,
+        base: 0,
+        capacity: 0,
+        total: 0,
+    };
 
     /// Bytes that may arrive at once.
     pub(crate) fn granted(&self) -> u64 {
@@ -181,17 +199,26 @@ impl Flow {
     }
 
     pub(crate) fn descriptor(&self) -> Option<Descriptor> {
-        *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .descriptor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn abort_reason(&self) -> Option<String> {
-        self.aborted
-            .load(Ordering::Acquire)
-            .then(|| self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        self.aborted.load(Ordering::Acquire).then(|| {
+            self.reason
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone()
+        })
     }
 
     fn accept(&self, post: &Post, eager: &[u8]) -> bool {
-        *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = Some(post.descriptor);
+        *self
+            .descriptor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(post.descriptor);
         for (stage, granted) in self.stages.iter().zip(post.granted) {
             stage.grant(granted);
         }
@@ -211,11 +238,25 @@ impl Flow {
 /// The flows of one operation in flight.
 pub(crate) struct Flows {
     pub(crate) key: Key,
+    attempt: AtomicU64,
     /// One for each other member, in the group's order.
     pub(crate) flows: Vec<Flow>,
 }
 
 impl Flows {
+    pub(crate) fn new(key: Key, flows: Vec<Flow>) -> Self {
+        Self {
+            key,
+            attempt: AtomicU64::new(0),
+            flows,
+        }
+    }
+
+    /// The number of this attempt, known once the operation is registered.
+    pub(crate) fn attempt(&self) -> u64 {
+        self.attempt.load(Ordering::Acquire)
+    }
+
     pub(crate) fn of(&self, rank: usize) -> Option<&Flow> {
         self.flows.iter().find(|flow| flow.rank == rank)
     }
@@ -223,7 +264,9 @@ impl Flows {
 
 /// A posting for an operation that this rank has not called yet.
 struct Early {
-    post: Option<(Post, Vec<u8>)>,
+    attempt: u64,
+    post: Post,
+    eager: Vec<u8>,
     aborted: Option<String>,
 }
 
@@ -231,8 +274,45 @@ struct Early {
 struct Tables {
     registered: HashMap<Key, Arc<Flows>>,
     early: HashMap<(Key, usize), VecDeque<Early>>,
-    debts: HashSet<(Key, usize)>,
+    /// Attempts by key, where any was given up.
+    attempts: HashMap<Key, u64>,
     spare: Vec<Vec<u8>>,
+}
+
+impl Tables {
+    fn attempt(&self, key: Key) -> u64 {
+        if self.attempts.is_empty() {
+            return 0;
+        }
+        self.attempts.get(&key).copied().unwrap_or(0)
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        if self.spare.len() < 64 {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// The oldest early posting of a rank that is not from an attempt before `attempt`.
+    fn take_early(&mut self, at: (Key, usize), attempt: u64) -> Option<Early> {
+        loop {
+            let queue = self.early.get_mut(&at)?;
+            match queue.front() {
+                Some(early) if early.attempt <= attempt => {}
+                _ => return None,
+            }
+            let early = queue.pop_front();
+            if queue.is_empty() {
+                self.early.remove(&at);
+            }
+            let early = early?;
+            if early.attempt == attempt {
+                return Some(early);
+            }
+            self.recycle(early.eager);
+        }
+    }
 }
 
 /// Operations of this rank, and postings that came before them.
@@ -240,6 +320,8 @@ struct Tables {
 pub(crate) struct Inbox {
     tables: Mutex<Tables>,
 }
+
+const MOVED_ON: &str = "it has given this operation up and called it again";
 
 impl Inbox {
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -252,23 +334,18 @@ impl Inbox {
         if tables.registered.contains_key(&flows.key) {
             return false;
         }
+        let attempt = tables.attempt(flows.key);
+        flows.attempt.store(attempt, Ordering::Release);
         for flow in &flows.flows {
             let at = (flows.key, flow.rank);
-            let Some(queue) = tables.early.get_mut(&at) else { continue };
-            let early = queue.pop_front();
-            if queue.is_empty() {
-                tables.early.remove(&at);
-            }
-            let Some(early) = early else { continue };
-            if let Some((post, mut eager)) = early.post {
-                flow.accept(&post, &eager);
-                eager.clear();
-                if tables.spare.len() < 64 {
-                    tables.spare.push(eager);
+            if let Some(early) = tables.take_early(at, attempt) {
+                flow.accept(&early.post, &early.eager);
+                if let Some(reason) = early.aborted {
+                    flow.abort(&reason);
                 }
-            }
-            if let Some(reason) = early.aborted {
-                flow.abort(&reason);
+                tables.recycle(early.eager);
+            } else if tables.early.contains_key(&at) {
+                flow.abort(MOVED_ON);
             }
         }
         tables.registered.insert(flows.key, Arc::clone(flows));
@@ -285,17 +362,10 @@ impl Inbox {
         }
     }
 
-    /// Forgets an operation that is given up, and remembers whose abort is still to come.
+    /// Forgets an operation that is given up; what belongs to it is dropped from now on.
     pub(crate) fn give_up(&self, flows: &Flows) {
-        {
-            let mut tables = self.tables();
-            tables.registered.remove(&flows.key);
-            for flow in &flows.flows {
-                if !flow.aborted.load(Ordering::Acquire) {
-                    tables.debts.insert((flows.key, flow.rank));
-                }
-            }
-        }
+        let next = flows.attempt() + 1;
+        self.tables().attempts.insert(flows.key, next);
         self.unregister(flows);
     }
 
@@ -304,36 +374,57 @@ impl Inbox {
     }
 
     /// Takes a peer's posting with its eager bytes.
-    pub(crate) fn post(&self, rank: usize, key: Key, post: &Post, eager: &[u8]) {
+    pub(crate) fn post(&self, rank: usize, key: Key, attempt: u64, post: &Post, eager: &[u8]) {
         let mut tables = self.tables();
-        if tables.debts.contains(&(key, rank)) {
+        if attempt < tables.attempt(key) {
             return;
         }
-        if let Some(flow) = tables.registered.get(&key).and_then(|flows| flows.of(rank))
-            && !flow.is_posted()
+        if let Some(flows) = tables.registered.get(&key)
+            && let Some(flow) = flows.of(rank)
         {
-            flow.accept(post, eager);
-            return;
+            if attempt == flows.attempt() && !flow.is_posted() {
+                flow.accept(post, eager);
+                return;
+            }
+            if attempt > flows.attempt() {
+                flow.abort(MOVED_ON);
+            }
         }
         let mut kept = tables.spare.pop().unwrap_or_default();
         kept.extend_from_slice(eager);
-        let early = Early { post: Some((*post, kept)), aborted: None };
-        tables.early.entry((key, rank)).or_default().push_back(early);
+        let early = Early {
+            attempt,
+            post: *post,
+            eager: kept,
+            aborted: None,
+        };
+        tables
+            .early
+            .entry((key, rank))
+            .or_default()
+            .push_back(early);
     }
 
-    /// Takes a peer's word that it gave an operation up.
-    pub(crate) fn abort(&self, rank: usize, key: Key, reason: &str) {
+    /// Takes a peer's word that it gave an operation up. Its posting came before.
+    pub(crate) fn abort(&self, rank: usize, key: Key, attempt: u64, reason: &str) {
         let mut tables = self.tables();
-        if tables.debts.remove(&(key, rank)) {
+        if attempt < tables.attempt(key) {
             return;
         }
-        if let Some(early) = tables.early.get_mut(&(key, rank)).and_then(VecDeque::back_mut) {
-            early.aborted = Some(reason.to_owned());
-        } else if let Some(flow) = tables.registered.get(&key).and_then(|flows| flows.of(rank)) {
+        if let Some(flows) = tables.registered.get(&key)
+            && attempt == flows.attempt()
+            && let Some(flow) = flows.of(rank)
+        {
             flow.abort(reason);
+            return;
+        }
+        let queue = tables.early.get_mut(&(key, rank));
+        let early = queue.and_then(|queue| queue.iter_mut().find(|e| e.attempt == attempt));
+        if let Some(early) = early {
+            early.aborted = Some(reason.to_owned());
         } else {
-            let early = Early { post: None, aborted: Some(reason.to_owned()) };
-            tables.early.entry((key, rank)).or_default().push_back(early);
+            // This rank is through with that attempt.
+            tables.attempts.insert(key, attempt + 1);
         }
     }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::key::Key;
 use crate::sys;
 use connection::{Connection, Handler};
-use frame::{Frame, FrameKind, Post, POST};
+use frame::{Frame, FrameKind, POST, Post};
 use inbox::{Flows, Inbox};
 
 /// Something that a connection brought for the session itself.
@@ -60,9 +60,15 @@ impl Streams {
     }
 
     pub(crate) fn connection(&self, rank: usize) -> io::Result<&Connection> {
-        self.connections.get(rank).and_then(Option::as_ref).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotConnected, format!("no connection to rank {rank}"))
-        })
+        self.connections
+            .get(rank)
+            .and_then(Option::as_ref)
+            .ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::NotConnected,
+                    format!("no connection to rank {rank}"),
+                )
+            })
     }
 
     /// Reads the connections to `ranks`; true when anything came. An error names the rank.
@@ -71,10 +77,15 @@ impl Streams {
         events: &dyn Events,
         ranks: impl Iterator<Item = usize>,
     ) -> Result<bool, usize> {
-        let handler = Dispatch { streams: self, events };
+        let handler = Dispatch {
+            streams: self,
+            events,
+        };
         let mut any = false;
         for rank in ranks {
-            let Some(connection) = self.connections[rank].as_ref() else { continue };
+            let Some(connection) = self.connections[rank].as_ref() else {
+                continue;
+            };
             if connection.is_closed() {
                 continue;
             }
@@ -101,7 +112,10 @@ impl Streams {
 
     /// Hears what a rank that has ended said last, without drawing conclusions.
     pub(crate) fn progress_quietly(&self, events: &dyn Events, rank: usize) -> io::Result<bool> {
-        self.connection(rank)?.progress(&Dispatch { streams: self, events })
+        self.connection(rank)?.progress(&Dispatch {
+            streams: self,
+            events,
+        })
     }
 
     /// Tells sleeping callers to look again.
@@ -114,10 +128,18 @@ impl Streams {
     /// Sleeps until one of the connections to `ranks` has something, or the bell rings.
     pub(crate) fn sleep(&self, ranks: impl Iterator<Item = usize>, limit: Duration) {
         let mut fds: Vec<libc::pollfd> = Vec::with_capacity(16);
-        fds.push(libc::pollfd { fd: self.bell.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+        fds.push(libc::pollfd {
+            fd: self.bell.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
         for rank in ranks {
             if let Some(connection) = self.connections[rank].as_ref() {
-                let output = if connection.is_blocked() { libc::POLLOUT } else { 0 };
+                let output = if connection.is_blocked() {
+                    libc::POLLOUT
+                } else {
+                    0
+                };
                 fds.push(libc::pollfd {
                     fd: connection.socket.raw(),
                     events: libc::POLLIN | output,
@@ -176,7 +198,10 @@ impl Handler for Dispatch<'_> {
                 if self.streams.inbox.early() > MAX_EARLY {
                     return Err(bad("too many operations that this rank has not called"));
                 }
-                self.streams.inbox.post(rank, frame.key, &post, &payload[POST..]);
+                let eager = &payload[POST..];
+                self.streams
+                    .inbox
+                    .post(rank, frame.key, frame.extra, &post, eager);
             }
             FrameKind::Credit => {
                 if let Some(flows) = self.streams.inbox.flow(frame.key)
@@ -187,7 +212,9 @@ impl Handler for Dispatch<'_> {
             }
             FrameKind::Abort => {
                 let reason = String::from_utf8_lossy(payload);
-                self.streams.inbox.abort(rank, frame.key, &reason);
+                self.streams
+                    .inbox
+                    .abort(rank, frame.key, frame.extra, &reason);
             }
             FrameKind::Heartbeat => {}
             FrameKind::Goodbye => {
@@ -202,7 +229,8 @@ impl Handler for Dispatch<'_> {
                     return Err(bad("a report about a rank that does not exist"));
                 }
                 let reason = String::from_utf8_lossy(payload).into_owned();
-                self.events.lost(lost, format!("rank {rank} reports: {reason}"));
+                self.events
+                    .lost(lost, format!("rank {rank} reports: {reason}"));
             }
             FrameKind::Ask | FrameKind::Answer | FrameKind::Enqueue => {
                 self.events.store(rank, frame, payload);

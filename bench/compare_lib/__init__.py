@@ -1,0 +1,1 @@
+"""The parts of bench/compare; `main` puts them together. Standard library only."""
