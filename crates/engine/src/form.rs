@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use carole_plan::{Endpoint, Membership, PeerId};
 
+use crate::arena::{self, Arena};
 use crate::engine::Engine;
 use crate::error::{Context, Error, Result};
 use crate::local::Local;
@@ -26,6 +27,7 @@ use crate::sys::{self, Mapping};
 pub struct Peer {
     server: Arc<Server>,
     engine: Arc<Engine>,
+    arena: Arc<Arena>,
 }
 
 impl Peer {
@@ -34,7 +36,8 @@ impl Peer {
         let server = Arc::new(Server::bind(address, peer, job, Secret::new(token))?);
         let engine = Engine::start().context("starting the engine thread")?;
         engine.serve(Arc::clone(&server));
-        Ok(Self { server, engine })
+        let arena = Arc::new(Arena::new(server.peer.slot)?);
+        Ok(Self { server, engine, arena })
     }
 
     /// Who this is.
@@ -111,6 +114,7 @@ impl Peer {
             streams: Some(streams),
             deaths,
             engine: Arc::clone(&self.engine),
+            arena: Arc::clone(&self.arena),
         }));
         self.engine.attach(&session.inner);
         tracing::debug!(rank, size, generation = %membership.generation, "session formed");
@@ -144,7 +148,7 @@ impl Peer {
         };
         let bell = self.engine.bell().as_raw_fd();
         for other in ranks.iter().filter(|other| **other != rank) {
-            let mut fds = vec![bell];
+            let mut fds = vec![bell, self.arena.file().as_raw_fd()];
             fds.extend(own.as_ref().map(AsRawFd::as_raw_fd));
             let socket = sockets[*other]
                 .as_ref()
@@ -152,10 +156,12 @@ impl Peer {
             sys::send_descriptors(socket.as_fd(), &fds).context("handing over shared memory")?;
         }
         let mut bells: Vec<Option<OwnedFd>> = Vec::with_capacity(ranks.len());
+        let mut arenas: Vec<Option<Mapping>> = Vec::with_capacity(ranks.len());
         let mut memory = own;
         for other in &ranks {
             if *other == rank {
                 bells.push(None);
+                arenas.push(None);
                 continue;
             }
             let socket = sockets[*other]
@@ -165,6 +171,7 @@ impl Peer {
                 .context("receiving shared memory")?
                 .into_iter();
             bells.push(fds.next());
+            arenas.push(fds.next().map(|file| arena::map(&file)).transpose()?);
             if *other == ranks[0] {
                 memory = fds.next();
             }
@@ -180,7 +187,7 @@ impl Peer {
         let mapping =
             Mapping::shared(memory.as_fd(), bytes, true).context("mapping shared memory")?;
         let board = Board::new(Arc::new(mapping), ranks.len(), me);
-        Ok(Some(Local::new(board, bells)))
+        Ok(Some(Local::new(board, bells, arenas, Some(Arc::clone(&self.arena)))))
     }
 }
 

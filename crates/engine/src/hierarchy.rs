@@ -14,7 +14,7 @@ use crate::local::attend::Attendance;
 use crate::local::board::{MAX_LOCAL, WINDOW_BYTES};
 use crate::local::reduce::Combine;
 use crate::local::transfer::{Parts, Sink, Transfer};
-use crate::local::{Party, Refusal};
+use crate::local::{Party, Refusal, Space};
 use crate::operation::{Ended, Request};
 use crate::session::Inner;
 use crate::span::Span;
@@ -270,7 +270,7 @@ impl Hierarchy {
                 Some(attendance) => Ok(attendance),
                 None => {
                     let key = self.part.part(stage, 0);
-                    Attendance::open(&party, key, self.descriptor, WINDOW_BYTES).map(|mut a| {
+                    Attendance::open(&party, key, self.descriptor, Space::Bytes(WINDOW_BYTES)).map(|mut a| {
                         let staged = transfer.prepare(&party, &a);
                         a.post(&party, staged, true);
                         attendance.insert(a)

@@ -1,5 +1,6 @@
 //! Carole's sessions: collectives, transports, reduce kernels, stores and monitors.
 
+pub mod arena;
 pub mod call;
 pub mod compress;
 mod descriptor;
@@ -24,6 +25,7 @@ mod table;
 pub mod testing;
 mod wait;
 
+pub use arena::SharedTensor;
 pub use call::{Call, Element, Group, Handle, Pending, Prepared};
 pub use descriptor::Kind;
 pub use dtype::{DType, ReduceOp};

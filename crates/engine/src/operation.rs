@@ -17,10 +17,9 @@ use crate::hierarchy::Hierarchy;
 use crate::kernels::{self, Destination, Scale, Store};
 use crate::key::Key;
 use crate::local::attend::{Attendance, Failure};
-use crate::local::board::WINDOW_BYTES;
 use crate::local::reduce::{Combine, Reduce};
 use crate::local::transfer::{Parts, Sink, Transfer};
-use crate::local::{Party, Refusal};
+use crate::local::{Party, Refusal, Space};
 use crate::session::Inner;
 use crate::span::Span;
 use crate::stream::exchange::{Exchange, Form, Results, copy_spans};
@@ -231,9 +230,9 @@ impl Operation {
             return Ok(false);
         };
         let space = match &self.body {
-            Body::Transfer(transfer) => transfer.space(&party),
-            Body::Reduce(_) => WINDOW_BYTES,
-            _ => 0,
+            Body::Transfer(transfer) => Space::Bytes(transfer.space(&party)),
+            Body::Reduce(reduce) => reduce.space(&party),
+            _ => Space::Bytes(0),
         };
         let mut attendance = match Attendance::open(&party, self.key, self.descriptor, space) {
             Ok(attendance) => attendance,

@@ -360,3 +360,27 @@ fn several_threads_call_at_once() {
         });
     });
 }
+
+#[test]
+fn tensors_in_shared_memory_are_reduced_where_they_lie() {
+    each_layout(|session, world| {
+        for length in [0usize, 1, 5000, 70_001, 1_000_003] {
+            let mut tensor = session.allocate::<f32>(length).unwrap();
+            tensor.copy_from_slice(&filled(world.rank(), length));
+            world.call().all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+            for (index, got) in tensor.iter().enumerate() {
+                let sum: f32 = (0..world.size()).map(|rank| value(rank, index)).sum();
+                assert_eq!(*got, sum);
+            }
+            // Some tensors in shared memory, some not.
+            let mut private = filled(world.rank(), length);
+            tensor.copy_from_slice(&private);
+            let mixed = if world.rank() % 2 == 0 { &mut tensor[..] } else { &mut private[..] };
+            world.call().all_reduce(mixed, ReduceOp::Sum).unwrap();
+            for (index, got) in mixed.iter().enumerate() {
+                let sum: f32 = (0..world.size()).map(|rank| value(rank, index)).sum();
+                assert_eq!(*got, sum);
+            }
+        }
+    });
+}

@@ -5,7 +5,7 @@
 //! descriptors, so that all members come to the same verdict.
 
 use super::board::{MAX_LOCAL, Place};
-use super::{Party, Refusal, Ticket, lane_window};
+use super::{Party, Refusal, Space, Ticket, lane_window};
 use crate::descriptor::Descriptor;
 use crate::key::Key;
 
@@ -30,20 +30,22 @@ pub(crate) struct Attendance {
     /// The lane that this operation was granted.
     lane: Option<u32>,
     pending: bool,
+    /// Every member's tensor lies in shared memory.
+    shared: bool,
     polls: u32,
     ended: bool,
 }
 
 impl Attendance {
-    /// Takes a slot and payload space for up to `bytes` bytes, without posting yet.
+    /// Takes a slot and payload space, without posting yet.
     #[inline]
     pub(crate) fn open(
         party: &Party<'_>,
         key: Key,
         descriptor: Descriptor,
-        bytes: usize,
+        space: Space,
     ) -> Result<Self, Refusal> {
-        let ticket = party.local.open(key, bytes, party.others())?;
+        let ticket = party.local.open(key, space, party.others())?;
         party.local.board.fill(ticket.slot, key, &descriptor);
         let everyone = if party.size() == 64 {
             u64::MAX
@@ -59,6 +61,7 @@ impl Attendance {
             rounds: [0; MAX_LOCAL],
             lane: None,
             pending: false,
+            shared: false,
             polls: 0,
             ended: false,
         })
@@ -84,9 +87,14 @@ impl Attendance {
     #[inline]
     pub(crate) fn place(&self) -> Place {
         match (self.ticket.place, self.lane) {
-            (Place::Pending, Some(lane)) => lane_window(lane),
+            (Place::Pending | Place::Arena { .. }, Some(lane)) => lane_window(lane),
             (place, _) => place,
         }
+    }
+
+    /// Whether all members' tensors lie in shared memory; known when all have come.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
     }
 
     pub(crate) fn slot(&self) -> u16 {
@@ -98,7 +106,9 @@ impl Attendance {
     pub(crate) fn place_of(&self, party: &Party<'_>, member: usize) -> (Place, u32) {
         let rank = usize::from(party.members[member]);
         match (party.local.board.place(rank, self.slots[member]), self.lane) {
-            ((Place::Pending, staged), Some(lane)) => (lane_window(lane), staged),
+            ((Place::Pending | Place::Arena { .. }, staged), Some(lane)) => {
+                (lane_window(lane), staged)
+            }
             (place, _) => place,
         }
     }
@@ -151,14 +161,21 @@ impl Attendance {
 
     fn verdict(&mut self, party: &Party<'_>) -> Result<(), Failure> {
         let mut agree = true;
+        let mut arenas = 0;
         for member in (0..party.size()).filter(|member| *member != party.me) {
             let rank = usize::from(party.members[member]);
             let theirs = party.local.board.descriptor(rank, self.slots[member]);
             agree &= theirs.is_some_and(|theirs| theirs.agrees_with(&self.descriptor));
-            if party.local.board.place(rank, self.slots[member]).0 == Place::Pending {
-                self.pending = true;
+            match party.local.board.place(rank, self.slots[member]).0 {
+                Place::Pending => self.pending = true,
+                Place::Arena { .. } => arenas += 1,
+                _ => {}
             }
         }
+        // Tensors in shared memory help only if all are; else their owners need windows.
+        let mine = usize::from(matches!(self.ticket.place, Place::Arena { .. }));
+        self.shared = arenas + mine == party.size();
+        self.pending |= arenas + mine > 0 && !self.shared;
         if agree {
             Ok(())
         } else {

@@ -10,17 +10,19 @@
 
 pub(crate) mod attend;
 pub(crate) mod board;
+pub(crate) mod direct;
 pub(crate) mod reduce;
 pub(crate) mod transfer;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::arena::Arena;
 use crate::descriptor::Descriptor;
 use crate::key::Key;
-use crate::sys;
+use crate::sys::{self, Mapping};
 use board::{Board, CELL_BYTES, CELLS, INLINE_BYTES, LANES, Place, SLOTS, WINDOWS};
 
 /// This rank's side of the shared memory: the board and the book-keeping of its own area.
@@ -35,6 +37,10 @@ pub(crate) struct Local {
     sleepers: Mutex<usize>,
     /// The eventfd of every local rank's engine thread.
     bells: Vec<Option<OwnedFd>>,
+    /// The arena of every other local rank, as this process maps it.
+    arenas: Vec<Option<Mapping>>,
+    /// This peer's own arena.
+    pub(crate) arena: Option<Arc<Arena>>,
 }
 
 /// A posting of this rank that some reader may still need.
@@ -72,6 +78,15 @@ pub(crate) struct Ticket {
     pub(crate) place: Place,
 }
 
+/// What an operation's payload needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Space {
+    /// Up to this many bytes at a time.
+    Bytes(usize),
+    /// Nothing: the tensor lies in this rank's arena, at this offset.
+    Arena(u64),
+}
+
 /// Why an operation cannot be opened now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -82,7 +97,12 @@ pub(crate) enum Refusal {
 }
 
 impl Local {
-    pub(crate) fn new(board: Board, bells: Vec<Option<OwnedFd>>) -> Self {
+    pub(crate) fn new(
+        board: Board,
+        bells: Vec<Option<OwnedFd>>,
+        arenas: Vec<Option<Mapping>>,
+        arena: Option<Arc<Arena>>,
+    ) -> Self {
         let ranks = board.ranks();
         Self {
             board,
@@ -98,6 +118,8 @@ impl Local {
             consumed: (0..SLOTS * ranks).map(|_| AtomicU32::new(0)).collect(),
             sleepers: Mutex::new(0),
             bells,
+            arenas,
+            arena,
         }
     }
 
@@ -107,9 +129,14 @@ impl Local {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Takes a slot for `key` and space for `bytes` bytes of payload, to be read by `readers`.
+    /// Takes a slot for `key` and space for its payload, to be read by `readers`.
     #[inline]
-    pub(crate) fn open(&self, key: Key, bytes: usize, readers: u64) -> Result<Ticket, Refusal> {
+    pub(crate) fn open(
+        &self,
+        key: Key,
+        space: Space,
+        readers: u64,
+    ) -> Result<Ticket, Refusal> {
         let mut ledger = self.ledger();
         if !ledger.debts.is_empty() {
             self.pay_debts(&mut ledger);
@@ -126,13 +153,20 @@ impl Local {
                 return Err(Refusal::Busy);
             }
         }
+        let bytes = match space {
+            Space::Bytes(bytes) => bytes,
+            Space::Arena(_) => 0,
+        };
         if bytes > CELL_BYTES || ledger.outstanding.len() > 12 {
             self.reclaim_all(&mut ledger);
         }
         let Some(slot) = ledger.take_slot(Board::home(key)) else {
             return Err(Refusal::Busy);
         };
-        let place = ledger.take_place(bytes);
+        let place = match space {
+            Space::Bytes(bytes) => ledger.take_place(bytes),
+            Space::Arena(offset) => Place::Arena { id: 0, offset },
+        };
         ledger.rounds[usize::from(slot)] += 1;
         let round = ledger.rounds[usize::from(slot)];
         ledger.outstanding.push(Outstanding {
@@ -229,6 +263,13 @@ impl Local {
     pub(crate) fn acknowledge(&self, rank: usize, slot: u16, round: u32) {
         self.consumed[rank * SLOTS + usize::from(slot)].store(round, Ordering::Relaxed);
         self.board.acknowledge(rank, slot, round);
+    }
+
+    /// Memory of another rank's arena, if it lies inside.
+    pub(crate) fn arena(&self, rank: usize, offset: u64, bytes: usize) -> Option<*mut u8> {
+        let mapping = self.arenas.get(rank)?.as_ref()?;
+        let end = usize::try_from(offset).ok()?.checked_add(bytes)?;
+        (end <= mapping.bytes()).then(|| mapping.pointer().wrapping_add(offset as usize))
     }
 
     /// Wakes the sleepers among `ranks` after something was published.

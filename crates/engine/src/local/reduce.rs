@@ -17,10 +17,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Party;
 use super::attend::{Attendance, Failure};
 use super::board::{MAX_LOCAL, Place, WINDOW_BYTES};
+use super::direct::Direct;
 use super::transfer::STREAMING_BYTES;
+use super::{Party, Space};
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels::{self, Destination, Scale, Store};
 use crate::span::Span;
@@ -54,6 +55,8 @@ pub(crate) struct Reduce {
     others_reduced: u32,
     others_taken: u32,
     began: bool,
+    /// All tensors lie in shared memory.
+    direct: Option<Direct>,
     store: Store,
 }
 
@@ -88,13 +91,27 @@ impl Reduce {
             others_reduced: 0,
             others_taken: 0,
             began: false,
+            direct: None,
             store,
         }
     }
 
+    /// Payload space: none for a tensor that is reduced in place where it lies.
+    pub(crate) fn space(&self, party: &Party<'_>) -> Space {
+        if self.root.is_none()
+            && let (Some(send), Some(recv)) = (self.send.contiguous(), self.recv.contiguous())
+            && std::ptr::eq(send, recv)
+            && let Some(arena) = &party.local.arena
+            && let Some(offset) = arena.offset_of(send, self.bytes)
+        {
+            return Space::Arena(offset);
+        }
+        Space::Bytes(WINDOW_BYTES)
+    }
+
     /// Fills the buffers before posting; returns the chunks that are staged.
     pub(crate) fn prepare(&mut self, party: &Party<'_>, attendance: &Attendance) -> u32 {
-        if attendance.place() == Place::Pending {
+        if matches!(attendance.place(), Place::Pending | Place::Arena { .. }) {
             return 0;
         }
         while (self.staged as usize) < (self.chunks as usize).min(self.buffers) {
@@ -291,6 +308,14 @@ impl Reduce {
             }
             *progressed = true;
             self.began = true;
+            if attendance.is_shared()
+                && let Some(own) = self.send.contiguous()
+            {
+                self.direct = Direct::new(party, attendance, self.combine, self.bytes, own);
+            }
+        }
+        if let Some(direct) = &mut self.direct {
+            return Ok(direct.poll(party, attendance, progressed));
         }
         let buffers = self.buffers as u32;
         let board = &party.local.board;

@@ -1,0 +1,186 @@
+//! Tensors in shared memory.
+//!
+//! Each peer has one arena: a sparse memory file, mapped by the other ranks of its host when a
+//! session forms, from which tensors are allocated. A reduction whose tensors all lie in arenas
+//! needs no staging: every rank combines its segment where the values lie and writes the result
+//! into everybody's tensor. The file has no name and takes memory only for pages in use; the arena
+//! lives as long as the peer or its last tensor, so that tensors outlive sessions.
+
+#![expect(unsafe_code, reason = "allocations are slices of a shared mapping")]
+
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::call::Element;
+use crate::error::{Context, Error, Result};
+use crate::sys::{self, Mapping};
+
+/// The least and the most that an arena may hold; sparse, so that size costs nothing.
+const SMALLEST: usize = 16 << 30;
+const LARGEST: usize = 240 << 30;
+const PAGE: usize = 4096;
+
+/// One peer's memory that its host's ranks share.
+pub(crate) struct Arena {
+    file: OwnedFd,
+    mapping: Mapping,
+    /// Free ranges, (offset, bytes), in order, none touching another.
+    free: Mutex<Vec<(usize, usize)>>,
+    /// Tensors begin this far into their pages, so that those of different ranks do not fall into
+    /// the same cache sets.
+    skew: usize,
+}
+
+impl Arena {
+    pub(crate) fn new(slot: u16) -> Result<Self> {
+        let bytes = sys::physical_memory().clamp(SMALLEST, LARGEST) / PAGE * PAGE;
+        let file = sys::memfd(c"carole-arena", bytes).context("making an arena")?;
+        let mapping = Mapping::shared(file.as_fd(), bytes, false).context("mapping an arena")?;
+        let skew = usize::from(slot % 12) * 5 * 64;
+        Ok(Self { file, mapping, free: Mutex::new(vec![(0, bytes)]), skew })
+    }
+
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// The offset of memory that lies in this arena and may be posted.
+    pub(crate) fn offset_of(&self, pointer: *const u8, bytes: usize) -> Option<u64> {
+        let offset = (pointer as usize).checked_sub(self.mapping.pointer() as usize)?;
+        let inside = offset.checked_add(bytes)? <= self.mapping.bytes();
+        (inside && offset % 64 == 0).then_some(offset as u64)
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<usize> {
+        let wanted = (bytes + self.skew).next_multiple_of(PAGE).max(PAGE);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = free.iter().position(|(_, room)| *room >= wanted)?;
+        let (offset, room) = free[index];
+        if room == wanted {
+            free.remove(index);
+        } else {
+            free[index] = (offset + wanted, room - wanted);
+        }
+        Some(offset)
+    }
+
+    fn release(&self, offset: usize, bytes: usize) {
+        let length = (bytes + self.skew).next_multiple_of(PAGE).max(PAGE);
+        // Gives the pages back; the next tensor there begins with zeroes.
+        sys::punch_hole(self.file.as_fd(), offset, length);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = free.partition_point(|(start, _)| *start < offset);
+        free.insert(index, (offset, length));
+        if index + 1 < free.len() && free[index].0 + free[index].1 == free[index + 1].0 {
+            free[index].1 += free[index + 1].1;
+            free.remove(index + 1);
+        }
+        if index > 0 && free[index - 1].0 + free[index - 1].1 == free[index].0 {
+            free[index - 1].1 += free[index].1;
+            free.remove(index);
+        }
+    }
+}
+
+/// Another rank's arena, as this process maps it.
+pub(crate) fn map(file: &OwnedFd) -> Result<Mapping> {
+    let bytes = sys::file_length(file.as_fd()).context("measuring an arena")?;
+    if bytes > LARGEST || bytes % PAGE != 0 {
+        return Err(Error::Form(format!("an arena of {bytes} bytes")));
+    }
+    Mapping::shared(file.as_fd(), bytes, false).context("mapping an arena")
+}
+
+/// A tensor in shared memory, zero at first; a slice for all other purposes.
+///
+/// ```
+/// use carole_engine::{ReduceOp, testing};
+///
+/// testing::spawn(2, |session| {
+///     let mut tensor = session.allocate::<f32>(100_000).unwrap();
+///     tensor.fill(1.0);
+///     session.world().call().all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+///     assert_eq!(tensor[0], 2.0);
+/// });
+/// ```
+pub struct SharedTensor<T> {
+    arena: Arc<Arena>,
+    offset: usize,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> SharedTensor<T> {
+    pub(crate) fn new(arena: Arc<Arena>, length: usize) -> Result<Self> {
+        let invalid = || Error::Invalid {
+            operation: "allocate".into(),
+            problem: format!("there is no room for {length} elements in shared memory"),
+        };
+        let bytes = length.checked_mul(size_of::<T>()).ok_or_else(invalid)?;
+        let offset = arena.allocate(bytes).ok_or_else(invalid)?;
+        Ok(Self { arena, offset, length, element: PhantomData })
+    }
+}
+
+impl<T> SharedTensor<T> {
+    fn pointer(&self) -> *mut T {
+        self.arena.mapping.pointer().wrapping_add(self.offset + self.arena.skew).cast()
+    }
+}
+
+impl<T> std::ops::Deref for SharedTensor<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the range belongs to this tensor alone in this process, is aligned to a line,
+        // and any bytes are valid elements; other processes write only during this one's calls.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.length) }
+    }
+}
+
+impl<T> std::ops::DerefMut for SharedTensor<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and this borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.length) }
+    }
+}
+
+impl<T> Drop for SharedTensor<T> {
+    fn drop(&mut self) {
+        self.arena.release(self.offset, self.length * size_of::<T>());
+    }
+}
+
+// SAFETY: the tensor owns its memory as a Vec does.
+unsafe impl<T: Send> Send for SharedTensor<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for SharedTensor<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_memory_is_zero_and_used_again() {
+        let arena = Arc::new(Arena::new(3).unwrap());
+        let mut tensors: Vec<SharedTensor<f32>> =
+            (1..20).map(|n| SharedTensor::new(Arc::clone(&arena), n * 1000).unwrap()).collect();
+        for (index, tensor) in tensors.iter_mut().enumerate() {
+            tensor.fill(index as f32);
+        }
+        for (index, tensor) in tensors.iter().enumerate() {
+            assert!(tensor.iter().all(|value| *value == index as f32));
+            assert!(arena.offset_of(tensor.as_ptr().cast(), tensor.len() * 4).is_some());
+        }
+        while !tensors.is_empty() {
+            tensors.swap_remove(tensors.len() / 2);
+        }
+        assert_eq!(arena.free.lock().unwrap().len(), 1, "everything is one range again");
+        let tensor = SharedTensor::<f32>::new(Arc::clone(&arena), 50_000).unwrap();
+        assert!(tensor.iter().all(|value| *value == 0.0));
+        let stranger = [0u8; 64];
+        assert_eq!(arena.offset_of(stranger.as_ptr(), 64), None);
+        assert!(SharedTensor::<f64>::new(Arc::clone(&arena), usize::MAX / 8).is_err());
+    }
+}
