@@ -53,7 +53,7 @@ impl Arena {
     }
 
     fn allocate(&self, bytes: usize) -> Option<usize> {
-        let wanted = (bytes + self.skew).next_multiple_of(PAGE).max(PAGE);
+        let wanted = bytes.checked_add(self.skew)?.checked_next_multiple_of(PAGE)?.max(PAGE);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let index = free.iter().position(|(_, room)| *room >= wanted)?;
         let (offset, room) = free[index];

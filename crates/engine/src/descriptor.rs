@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Barrier,
         Self::Broadcast,
         Self::Reduce,

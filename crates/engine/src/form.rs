@@ -19,6 +19,7 @@ use crate::stream::connection::Connection;
 use crate::stream::handshake::Secret;
 use crate::stream::socket::Socket;
 use crate::sys::{self, Mapping};
+use crate::table;
 
 /// This process as a peer: it listens, and can form sessions with others.
 ///
@@ -117,6 +118,10 @@ impl Peer {
             arena: Arc::clone(&self.arena),
         }));
         self.engine.attach(&session.inner);
+        let table = table::agree(&session.world(), &options.table, sys::available_cores())?;
+        session.inner.set_table(table);
+        // What forming took is not the program's doing.
+        session.inner.recorder.forget();
         tracing::debug!(rank, size, generation = %membership.generation, "session formed");
         Ok(session)
     }

@@ -14,6 +14,8 @@ pub(crate) struct GroupInner {
     pub(crate) me: usize,
     /// The local ranks of the members, when all of them share this host's board.
     pub(crate) local: Option<Vec<u8>>,
+    /// The other members as bits of local ranks.
+    pub(crate) local_others: u64,
     /// The members' hosts: for each member the index of its host.
     pub(crate) hosts: Vec<usize>,
     sequence: AtomicU64,
@@ -28,11 +30,13 @@ impl GroupInner {
         hosts: Vec<usize>,
     ) -> Self {
         let identity = group_identity(tag, &ranks);
+        let local_others = local.as_ref().map_or(0, |members| crate::local::others(members, me));
         Self {
             identity,
             ranks,
             me,
             local,
+            local_others,
             hosts,
             sequence: AtomicU64::new(0),
         }

@@ -4,8 +4,10 @@
 //! place on their hosts (a *column*) combine their segment across hosts; then each host gathers.
 //! There are as many columns as the smallest host has ranks. A value is combined first over its
 //! host in rank order, then over the hosts in order: this depends on the layout alone. f16 and
-//! bf16 partial sums are rounded once inside a host and once across.
+//! bf16 partial sums are rounded once inside a host and once across. A compressed sum is compressed
+//! across hosts only.
 
+use crate::compress::Codec;
 use crate::descriptor::Descriptor;
 use crate::group::GroupInner;
 use crate::kernels::Scale;
@@ -18,7 +20,45 @@ use crate::local::{Party, Refusal, Space};
 use crate::operation::{Ended, Request};
 use crate::session::Inner;
 use crate::span::Span;
-use crate::stream::exchange::{Exchange, Form, Results};
+use crate::stream::Streams;
+use crate::stream::compressed::Compressed;
+use crate::stream::exchange::{Exchange, Form, Results, Surroundings};
+
+/// How the hosts' segments are combined.
+enum Cross {
+    Plain(Exchange),
+    Compressed(Box<Compressed>),
+}
+
+impl Cross {
+    fn poll(&mut self, around: &Surroundings<'_>, moved: &mut bool) -> Result<bool, Ended> {
+        match self {
+            Self::Plain(exchange) => exchange.poll(around, moved),
+            Self::Compressed(compressed) => compressed.poll(around, moved),
+        }
+    }
+
+    fn waiting_for(&self) -> Vec<usize> {
+        match self {
+            Self::Plain(exchange) => exchange.waiting_for(),
+            Self::Compressed(compressed) => compressed.waiting_for(),
+        }
+    }
+
+    fn needs(&self, rank: usize) -> bool {
+        match self {
+            Self::Plain(exchange) => exchange.needs(rank),
+            Self::Compressed(compressed) => compressed.needs(rank),
+        }
+    }
+
+    fn abort(&mut self, streams: &Streams, reason: Option<&str>) {
+        match self {
+            Self::Plain(exchange) => exchange.abort(streams, reason),
+            Self::Compressed(compressed) => compressed.abort(streams, reason),
+        }
+    }
+}
 
 enum Stage {
     Scatter,
@@ -53,11 +93,23 @@ pub(crate) struct Hierarchy {
     agreed: bool,
     attendance: Option<Attendance>,
     transfer: Option<Transfer>,
-    exchange: Option<Exchange>,
+    exchange: Option<Cross>,
+    /// How values travel between hosts.
+    codec: Codec,
 }
 
 impl Hierarchy {
-    /// `None` when the group has no hosts with several members.
+    /// Whether the group has several hosts, some with several members.
+    ///
+    /// Decided by the layout alone, so that all ranks decide alike.
+    pub(crate) fn applies(group: &GroupInner) -> bool {
+        let on_host = |host: &usize| group.hosts.iter().filter(|other| *other == host).count();
+        let largest = group.hosts.iter().map(on_host).max().unwrap_or(0);
+        largest < group.size() && (2..=MAX_LOCAL).contains(&largest)
+    }
+
+    /// `None` when this rank does not share memory with the other members on its host; the group
+    /// must be one to which this [applies](Self::applies).
     pub(crate) fn new(
         inner: &Inner,
         group: &GroupInner,
@@ -78,11 +130,6 @@ impl Hierarchy {
             .iter()
             .position(|(host, _)| *host == group.hosts[group.me])?;
         let on_host = &hosts[mine].1;
-        // Decided by the layout alone, so that all ranks decide alike.
-        let largest = hosts.iter().map(|(_, members)| members.len()).max()?;
-        if hosts.len() < 2 || largest < 2 || largest > MAX_LOCAL {
-            return None;
-        }
         let local: Option<Vec<u8>> = if on_host.len() < 2 {
             Some(vec![0])
         } else {
@@ -140,6 +187,7 @@ impl Hierarchy {
             attendance: None,
             transfer: None,
             exchange: None,
+            codec: request.codec,
         })
     }
 
@@ -149,6 +197,7 @@ impl Hierarchy {
             members: &self.local,
             me: self.me,
             ranks: &self.local_ranks,
+            others: crate::local::others(&self.local, self.me),
         })
     }
 
@@ -351,16 +400,30 @@ impl Hierarchy {
                 before: 1.0,
                 after: scale.after,
             };
-            Exchange::new(
-                self.part.part(2, self.me as u32),
+            let combine = Combine {
+                dtype,
+                op,
+                scale,
+                divisor,
+            };
+            let key = self.part.part(2, self.me as u32);
+            if self.codec != Codec::None {
+                return Cross::Compressed(Box::new(Compressed::new(
+                    key,
+                    self.descriptor,
+                    self.codec,
+                    combine,
+                    (self.recv, self.recv),
+                    self.segments[self.me],
+                    self.column.clone(),
+                    self.column_me,
+                )));
+            }
+            Cross::Plain(Exchange::new(
+                key,
                 self.descriptor,
                 Form::Segmented {
-                    combine: Combine {
-                        dtype,
-                        op,
-                        scale,
-                        divisor,
-                    },
+                    combine,
                     segments: self.column_parts,
                     results: Results::All,
                 },
@@ -368,7 +431,7 @@ impl Hierarchy {
                 self.recv,
                 self.column.clone(),
                 self.column_me,
-            )
+            ))
         });
         match exchange.poll(&around, moved) {
             Ok(true) => {
@@ -384,6 +447,18 @@ impl Hierarchy {
         }
     }
 
+    /// What moved through shared memory: for each local peer its session rank, the bytes that were
+    /// for it and the bytes that came from it, to be combined and then as results.
+    pub(crate) fn local_traffic(&self, mut visit: impl FnMut(usize, u64, u64)) {
+        let own = self.segments[self.me].1;
+        for (member, rank) in self.local_ranks.iter().enumerate() {
+            if member != self.me {
+                let bytes = (own + self.segments[member].1) as u64;
+                visit(*rank, bytes, bytes);
+            }
+        }
+    }
+
     pub(crate) fn waiting_for(&self, inner: &Inner) -> Vec<usize> {
         if let (Some(meeting), false) = (&self.meeting, self.agreed) {
             return meeting.waiting_for();
@@ -394,6 +469,13 @@ impl Hierarchy {
         match (&self.attendance, self.party(inner)) {
             (Some(attendance), Some(party)) => attendance.absent(&party),
             _ => self.local_ranks.clone(),
+        }
+    }
+
+    /// Has the next poll look for members in unlikely places too.
+    pub(crate) fn look_everywhere(&mut self) {
+        if let Some(attendance) = &mut self.attendance {
+            attendance.look_everywhere();
         }
     }
 

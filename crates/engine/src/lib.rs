@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod call;
+mod choice;
 pub mod compress;
 mod descriptor;
 pub mod dtype;
@@ -13,7 +14,10 @@ mod hierarchy;
 pub mod kernels;
 mod key;
 mod local;
+pub mod metrics;
 mod operation;
+mod prometheus;
+mod recorder;
 mod server;
 pub mod session;
 pub mod span;
@@ -23,6 +27,7 @@ mod stream;
 mod sys;
 mod table;
 pub mod testing;
+pub mod timeline;
 mod wait;
 
 pub use arena::SharedTensor;
@@ -31,4 +36,6 @@ pub use descriptor::Kind;
 pub use dtype::{DType, ReduceOp};
 pub use error::{Error, Result};
 pub use form::Peer;
+pub use metrics::Metrics;
 pub use session::{Options, Session, Transport};
+pub use timeline::Traced;

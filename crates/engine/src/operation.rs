@@ -9,6 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use carole_plan::Topology;
+
+use crate::choice::Choice;
+use crate::compress::Codec;
 use crate::descriptor::{Descriptor, Kind, describe_disagreement};
 use crate::dtype::{DType, ReduceOp};
 use crate::error::Error;
@@ -22,8 +26,11 @@ use crate::local::transfer::{Parts, Sink, Transfer};
 use crate::local::{Party, Refusal, Space};
 use crate::session::Inner;
 use crate::span::Span;
+use crate::stream::channel::Agreement;
+use crate::stream::compressed::Compressed;
 use crate::stream::exchange::{Exchange, Form, Results, copy_spans};
-use crate::table::Algorithm;
+use crate::stream::tree::Tree;
+use crate::sys;
 
 /// What a rank asks for.
 #[derive(Clone, Copy)]
@@ -42,6 +49,8 @@ pub(crate) struct Request {
     pub(crate) send_parts: Parts,
     pub(crate) recv_parts: Parts,
     pub(crate) settings: u32,
+    /// How values travel on connections.
+    pub(crate) codec: Codec,
 }
 
 impl Request {
@@ -58,7 +67,30 @@ impl Request {
         send_parts: Parts::None,
         recv_parts: Parts::None,
         settings: 0,
+        codec: Codec::None,
     };
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor {
+            kind: self.kind,
+            dtype: self.dtype,
+            op: self.op,
+            shared: false,
+            count: self.count,
+            root: self.root as u32,
+            settings: self.settings,
+        }
+    }
+
+    fn combine(&self, members: usize) -> Combine {
+        let is_average = self.op == ReduceOp::Average;
+        Combine {
+            dtype: self.dtype,
+            op: self.op,
+            scale: self.scale,
+            divisor: if is_average { members as u32 } else { 1 },
+        }
+    }
 }
 
 /// How an operation is called in messages.
@@ -122,6 +154,10 @@ enum Body {
     Exchange(Box<Exchange>),
     /// Over hosts with several ranks each.
     Hierarchy(Box<Hierarchy>),
+    /// Over connections, compressed.
+    Compressed(Box<Compressed>),
+    /// Over connections, along a topology; on one host the members meet in shared memory.
+    Tree(Box<Tree>),
 }
 
 enum State {
@@ -141,38 +177,102 @@ pub(crate) struct Operation {
     state: State,
     /// Set by somebody else to have the operation given up.
     pub(crate) cancelled: Option<Arc<AtomicBool>>,
+    /// What monitoring is told.
+    pub(crate) facts: Facts,
+}
+
+/// What monitoring wants to know of an operation.
+pub(crate) struct Facts {
+    pub(crate) choice: Choice,
+    /// The larger of what this rank gives and gets.
+    pub(crate) bytes: u64,
+    /// When the operation was made, in ticks.
+    pub(crate) began: u64,
+    /// Session ranks that a long wait was for; filled for a timeline only.
+    pub(crate) waited_for: Vec<usize>,
 }
 
 impl Operation {
     /// Chooses the algorithm. The memory behind the request's spans must stay valid and untouched
     /// until the operation is over or aborted.
     pub(crate) fn new(inner: &Inner, group: &GroupInner, key: Key, request: &Request) -> Self {
-        let descriptor = Descriptor {
-            kind: request.kind,
-            dtype: request.dtype,
-            op: request.op,
-            shared: false,
-            count: request.count,
-            root: request.root as u32,
-            settings: request.settings,
-        };
-        let (body, state) = if group.size() == 1 {
-            alone(request);
-            (Body::Meet, State::Over)
-        } else if group.local.is_some() && inner.local.is_some() {
-            (local_body(inner, group, request), State::Opening)
-        } else {
-            (
-                remote_body(inner, group, key, descriptor, request),
+        let began = sys::ticks();
+        let mut choice = Choice::new(inner, group, request.kind, request.send.bytes());
+        if request.codec != Codec::None {
+            choice = choice.compressed(group);
+        }
+        let descriptor = request.descriptor();
+        let (body, state) = match choice {
+            Choice::Solo => {
+                alone(request);
+                (Body::Meet, State::Over)
+            }
+            Choice::Meet | Choice::Flat | Choice::TwoPhase { .. } | Choice::Copy => {
+                (local_body(group, request, choice), State::Opening)
+            }
+            _ => (
+                remote_body(inner, group, key, descriptor, request, choice),
                 State::Elsewhere,
-            )
+            ),
         };
+        Self::with(key, request, began, choice, body, state)
+    }
+
+    /// An operation that goes along the graphs of a topology over as many ranks as the group has.
+    /// The memory behind the request's spans must stay as for [`Self::new`].
+    pub(crate) fn along(
+        inner: &Inner,
+        group: &GroupInner,
+        key: Key,
+        request: &Request,
+        topology: &Arc<Topology>,
+    ) -> Self {
+        if group.size() == 1 {
+            return Self::new(inner, group, key, request);
+        }
+        let descriptor = request.descriptor();
+        let ranks = group.ranks.clone();
+        // On one host members without the topology wait in shared memory: that is where those
+        // with it must be seen, too.
+        let (agreement, state) = if party(inner, group).is_some() {
+            (Agreement::elsewhere(key, ranks, group.me), State::Opening)
+        } else {
+            let agreement = Agreement::new(key, descriptor, ranks, group.me);
+            (agreement, State::Elsewhere)
+        };
+        let tree = Tree::new(
+            agreement,
+            descriptor,
+            request.combine(group.size()),
+            Arc::clone(topology),
+            request.send,
+            request.recv,
+        );
+        let body = Body::Tree(Box::new(tree));
+        Self::with(key, request, sys::ticks(), Choice::Topology, body, state)
+    }
+
+    #[inline]
+    fn with(
+        key: Key,
+        request: &Request,
+        began: u64,
+        choice: Choice,
+        body: Body,
+        state: State,
+    ) -> Self {
         Self {
             key,
-            descriptor,
+            descriptor: request.descriptor(),
             body,
             state,
             cancelled: None,
+            facts: Facts {
+                choice,
+                bytes: request.send.bytes().max(request.recv.bytes()) as u64,
+                began,
+                waited_for: Vec::new(),
+            },
         }
     }
 
@@ -192,6 +292,23 @@ impl Operation {
         }
         let done = match (&mut self.state, &mut self.body) {
             (State::Over, _) => return Ok(true),
+            (State::Running(attendance), Body::Tree(tree)) => {
+                let Some(party) = party(inner, group) else {
+                    return Ok(true);
+                };
+                let done = match attendance.poll(&party) {
+                    Ok(true) => {
+                        tree.agreed(attendance.number(&party));
+                        tree.poll(inner, progressed)
+                    }
+                    other => other.map_err(Ended::from),
+                };
+                if matches!(done, Ok(true) | Err(Ended::Mismatch(_))) {
+                    attendance.finish(&party);
+                    self.state = State::Over;
+                }
+                done
+            }
             (State::Running(attendance), body) => {
                 let Some(party) = party(inner, group) else {
                     return Ok(true);
@@ -213,6 +330,11 @@ impl Operation {
                 None => Ok(false),
             },
             (_, Body::Hierarchy(hierarchy)) => hierarchy.poll(inner, progressed),
+            (_, Body::Compressed(compressed)) => match inner.surroundings() {
+                Some(around) => compressed.poll(&around, progressed),
+                None => Ok(false),
+            },
+            (_, Body::Tree(tree)) => tree.poll(inner, progressed),
             _ => return Ok(true),
         };
         match done {
@@ -284,9 +406,16 @@ impl Operation {
     /// Session ranks that this one waits for.
     pub(crate) fn waiting_for(&self, inner: &Inner, group: &GroupInner) -> Vec<usize> {
         let absent = match (&self.state, &self.body, party(inner, group)) {
-            (State::Running(attendance), _, Some(party)) => attendance.absent(&party),
+            (State::Running(attendance), body, Some(party)) => {
+                match (attendance.absent(&party), body) {
+                    (absent, Body::Tree(tree)) if absent.is_empty() => tree.waiting_for(),
+                    (absent, _) => absent,
+                }
+            }
             (_, Body::Exchange(exchange), _) => exchange.waiting_for(),
             (_, Body::Hierarchy(hierarchy), _) => hierarchy.waiting_for(inner),
+            (_, Body::Compressed(compressed), _) => compressed.waiting_for(),
+            (_, Body::Tree(tree), _) => tree.waiting_for(),
             _ => Vec::new(),
         };
         if absent.is_empty() {
@@ -301,14 +430,26 @@ impl Operation {
         }
     }
 
+    /// Has the next poll look for members in unlikely places too.
+    pub(crate) fn look_everywhere(&mut self) {
+        match (&mut self.state, &mut self.body) {
+            (State::Running(attendance), _) => attendance.look_everywhere(),
+            (_, Body::Hierarchy(hierarchy)) => hierarchy.look_everywhere(),
+            _ => {}
+        }
+    }
+
     /// Whether something is still expected from a rank.
     pub(crate) fn needs(&self, inner: &Inner, group: &GroupInner, rank: usize) -> bool {
         match (&self.state, &self.body, party(inner, group)) {
-            (State::Running(attendance), _, Some(party)) => {
+            (State::Running(attendance), body, Some(party)) => {
                 attendance.absent(&party).contains(&rank)
+                    || matches!(body, Body::Tree(tree) if tree.needs(rank))
             }
             (_, Body::Exchange(exchange), _) => exchange.needs(rank),
             (_, Body::Hierarchy(hierarchy), _) => hierarchy.needs(inner, rank),
+            (_, Body::Compressed(compressed), _) => compressed.needs(rank),
+            (State::Elsewhere, Body::Tree(tree), _) => tree.needs(rank),
             _ => true,
         }
     }
@@ -319,20 +460,51 @@ impl Operation {
     pub(crate) fn abort(&mut self, inner: &Inner, group: &GroupInner, reason: Option<&str>) {
         if let (State::Running(attendance), Some(party)) = (&mut self.state, party(inner, group)) {
             attendance.abort(&party, reason.is_none());
+            if let Body::Tree(tree) = &mut self.body {
+                tree.abort(inner, reason);
+            }
         }
         if let State::Elsewhere = self.state {
             match (&mut self.body, &inner.streams) {
                 (Body::Exchange(exchange), Some(streams)) => exchange.abort(streams, reason),
                 (Body::Hierarchy(hierarchy), _) => hierarchy.abort(inner, reason),
+                (Body::Compressed(compressed), Some(streams)) => compressed.abort(streams, reason),
+                (Body::Tree(tree), _) => tree.abort(inner, reason),
                 _ => {}
             }
         }
         self.state = State::Over;
     }
 
+    /// What a completed operation moved through shared memory: for each local peer its session
+    /// rank, the bytes that were for it and the bytes that came from it.
+    #[inline]
+    pub(crate) fn local_traffic(&self, group: &GroupInner, mut visit: impl FnMut(usize, u64, u64)) {
+        let others = || (0..group.size()).filter(|member| *member != group.me);
+        match &self.body {
+            Body::Transfer(transfer) => {
+                for member in others() {
+                    let (to, from) = transfer.traffic(group.me, member);
+                    visit(group.ranks[member], to, from);
+                }
+            }
+            Body::Reduce(reduce) => {
+                for member in others() {
+                    let (to, from) = reduce.traffic(group.size(), group.me, member);
+                    visit(group.ranks[member], to, from);
+                }
+            }
+            Body::Hierarchy(hierarchy) => hierarchy.local_traffic(visit),
+            Body::Meet | Body::Exchange(_) | Body::Compressed(_) | Body::Tree(_) => {}
+        }
+    }
+
     /// Whether bytes of this operation travel on connections.
     pub(crate) fn uses_connections(&self) -> bool {
-        matches!(self.body, Body::Exchange(_) | Body::Hierarchy(_))
+        matches!(
+            self.body,
+            Body::Exchange(_) | Body::Hierarchy(_) | Body::Compressed(_) | Body::Tree(_)
+        )
     }
 
     /// Sleeps until something arrives, unless there is progress already.
@@ -343,9 +515,9 @@ impl Operation {
         limit: Duration,
     ) -> Result<bool, Ended> {
         let on_connections = match &self.body {
-            Body::Exchange(_) => true,
+            Body::Exchange(_) | Body::Compressed(_) => true,
             // Waits on both sides: short sleeps on the connections, which bring aborts.
-            Body::Hierarchy(_) => true,
+            Body::Hierarchy(_) | Body::Tree(_) => true,
             _ => false,
         };
         if on_connections {
@@ -356,8 +528,10 @@ impl Operation {
                     .copied()
                     .filter(|rank| *rank != inner.rank);
                 // Started operations of a hierarchy also wait for local peers: look often.
-                let limit = match self.body {
-                    Body::Hierarchy(_) => limit.min(Duration::from_millis(1)),
+                let limit = match (&self.body, &self.state) {
+                    (Body::Hierarchy(_), _) | (Body::Tree(_), State::Opening | State::Running(_)) => {
+                        limit.min(Duration::from_millis(1))
+                    }
                     _ => limit,
                 };
                 streams.sleep(others, limit);
@@ -386,6 +560,7 @@ fn party<'a>(inner: &'a Inner, group: &'a GroupInner) -> Option<Party<'a>> {
         members: group.local.as_deref()?,
         me: group.me,
         ranks: &group.ranks,
+        others: group.local_others,
     })
 }
 
@@ -463,39 +638,35 @@ fn remote_body(
     key: Key,
     descriptor: Descriptor,
     request: &Request,
+    choice: Choice,
 ) -> Body {
     let members = group.size();
     let me = group.me;
     let Request {
         kind,
-        dtype,
-        op,
-        scale,
         root,
         send,
         recv,
         ..
     } = *request;
-    let divisor = if op == ReduceOp::Average {
-        members as u32
-    } else {
-        1
-    };
-    let combine = Combine {
-        dtype,
-        op,
-        scale,
-        divisor,
-    };
+    let combine = request.combine(members);
     let whole = send.bytes();
+    if choice == Choice::Compressed {
+        let ranks = group.ranks.clone();
+        let spans = (send, recv);
+        let (codec, all) = (request.codec, (0, whole));
+        let compressed =
+            Compressed::new(key, descriptor, codec, combine, spans, all, ranks, me);
+        return Body::Compressed(Box::new(compressed));
+    }
     let form = match kind {
         Kind::Barrier | Kind::Consensus => Form::Meet,
         Kind::AllReduce | Kind::Reduce => {
             let to = (kind == Kind::Reduce).then_some(root);
-            if inner.table.is_flat_across(whole, members) {
+            if choice == Choice::ExchangeFlat {
                 Form::Flat { combine, to }
             } else {
-                if to.is_none()
+                if choice == Choice::Hierarchy
                     && let Some(hierarchy) =
                         Hierarchy::new(inner, group, key, descriptor, request, combine)
                 {
@@ -556,7 +727,7 @@ fn remote_body(
 
 /// The way an operation goes when all members share a host.
 #[inline]
-fn local_body(inner: &Inner, group: &GroupInner, request: &Request) -> Body {
+fn local_body(group: &GroupInner, request: &Request, choice: Choice) -> Body {
     let members = group.size();
     let me = group.me;
     let everyone = if members == 64 {
@@ -596,21 +767,8 @@ fn local_body(inner: &Inner, group: &GroupInner, request: &Request) -> Body {
         Kind::AllReduce | Kind::Reduce => {
             let bytes = send.bytes();
             let only = (kind == Kind::Reduce).then_some(root);
-            match inner.table.all_reduce(bytes, members) {
-                Algorithm::Flat if only.is_none() => {
-                    transfer(true, Parts::Whole(bytes), others, Parts::Whole(bytes), sink)
-                }
-                Algorithm::Flat if only == Some(me) => {
-                    transfer(true, Parts::Whole(bytes), 0, Parts::Whole(bytes), sink)
-                }
-                Algorithm::Flat => transfer(
-                    true,
-                    Parts::Whole(bytes),
-                    1 << root,
-                    Parts::None,
-                    Sink::Copy,
-                ),
-                Algorithm::TwoPhase { chunk } => Body::Reduce(Reduce::new(
+            match choice {
+                Choice::TwoPhase { chunk } => Body::Reduce(Reduce::new(
                     send,
                     recv,
                     Combine {
@@ -622,6 +780,19 @@ fn local_body(inner: &Inner, group: &GroupInner, request: &Request) -> Body {
                     only,
                     chunk,
                 )),
+                _ if only.is_none() => {
+                    transfer(true, Parts::Whole(bytes), others, Parts::Whole(bytes), sink)
+                }
+                _ if only == Some(me) => {
+                    transfer(true, Parts::Whole(bytes), 0, Parts::Whole(bytes), sink)
+                }
+                _ => transfer(
+                    true,
+                    Parts::Whole(bytes),
+                    1 << root,
+                    Parts::None,
+                    Sink::Copy,
+                ),
             }
         }
         Kind::ReduceScatter => {

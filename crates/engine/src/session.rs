@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use carole_plan::{Generation, PeerId};
+use carole_plan::{AlgorithmTable, Generation, PeerId};
 
 use crate::arena::{Arena, SharedTensor};
 use crate::call::{Element, Group};
@@ -16,6 +16,7 @@ use crate::group::{GroupInner, SharedGroup};
 use crate::key::Key;
 use crate::local::Local;
 use crate::operation::{Label, Operation};
+use crate::recorder::{Ending, Recorder};
 use crate::store::Store;
 use crate::stream::exchange::Surroundings;
 use crate::stream::frame::FrameKind;
@@ -47,6 +48,8 @@ pub struct Options {
     pub form: Duration,
     /// How ranks of one host reach one another.
     pub transport: Transport,
+    /// Which algorithm for which size and shape; the first rank's is used by all.
+    pub table: AlgorithmTable,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(5),
             form: Duration::from_secs(60),
             transport: Transport::Auto,
+            table: AlgorithmTable::default(),
         }
     }
 }
@@ -99,7 +103,10 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     arena: Arc<Arena>,
     pub(crate) store: Store,
-    pub(crate) table: Table,
+    /// What every rank uses until they have agreed.
+    initial_table: Table,
+    agreed_table: OnceLock<Table>,
+    pub(crate) recorder: Recorder,
     patience: Patience,
     failed: AtomicBool,
     loss: Mutex<Option<Loss>>,
@@ -110,6 +117,8 @@ pub(crate) struct Inner {
     /// Groups of two, for transfers.
     pairs: Mutex<HashMap<(usize, usize), SharedGroup>>,
     process: u32,
+    /// Forks between the first session's process and this one; see [`sys::forks`].
+    forks: u32,
 }
 
 /// When something was last heard from, and said to, a peer across hosts.
@@ -156,6 +165,7 @@ impl Inner {
             rank,
             departed: peers.iter().map(|_| AtomicBool::new(false)).collect(),
             anyone_departed: AtomicBool::new(false),
+            recorder: Recorder::new(peers.len()),
             peers,
             generation,
             options,
@@ -167,13 +177,15 @@ impl Inner {
             engine,
             arena,
             store: Store::default(),
-            table: Table::default(),
+            initial_table: Table::new(&AlgorithmTable::default(), usize::MAX),
+            agreed_table: OnceLock::new(),
             patience: Patience::new(on_host, sys::available_cores()),
             failed: AtomicBool::new(false),
             loss: Mutex::new(None),
             hearts: Mutex::new(hearts),
             pairs: Mutex::new(HashMap::new()),
             process: std::process::id(),
+            forks: sys::forks(),
         }
     }
 
@@ -187,14 +199,21 @@ impl Inner {
     }
 
     pub(crate) fn check_usable(&self) -> Result<()> {
-        let process = std::process::id();
-        if process != self.process {
-            return Err(Error::Forked {
-                owner: self.process,
-                process,
-            });
+        if sys::forks() != self.forks {
+            return Err(Error::Forked { owner: self.process, process: std::process::id() });
         }
         Ok(())
+    }
+
+    /// Which algorithm for which size and shape.
+    #[inline]
+    pub(crate) fn table(&self) -> &Table {
+        self.agreed_table.get().unwrap_or(&self.initial_table)
+    }
+
+    /// The members have agreed; called once, before the session is handed out.
+    pub(crate) fn set_table(&self, table: Table) {
+        let _ = self.agreed_table.set(table);
     }
 
     pub(crate) fn surroundings(&self) -> Option<Surroundings<'_>> {
@@ -305,7 +324,7 @@ impl Inner {
     }
 
     #[inline]
-    fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         self.failed.load(Ordering::Relaxed) || self.anyone_departed.load(Ordering::Relaxed)
     }
 
@@ -421,9 +440,59 @@ impl Inner {
         Some(next)
     }
 
-    /// Polls an operation on the caller's own thread until it ends.
+    /// Polls an operation on the caller's own thread until it ends, and takes note of it.
     #[inline]
     pub(crate) fn drive(
+        &self,
+        group: &GroupInner,
+        operation: &mut Operation,
+        label: Label<'_>,
+        timeout: Duration,
+    ) -> Result<()> {
+        let outcome = self.conduct(group, operation, label, timeout);
+        self.record(Ending::Blocking, group, operation, label, &outcome);
+        outcome
+    }
+
+    /// Takes note of an operation that has ended.
+    #[inline]
+    pub(crate) fn record(
+        &self,
+        ending: Ending,
+        group: &GroupInner,
+        operation: &Operation,
+        label: Label<'_>,
+        outcome: &Result<()>,
+    ) {
+        let ended = sys::ticks();
+        let facts = &operation.facts;
+        match outcome {
+            Ok(()) => {
+                let ticks = ended.saturating_sub(facts.began);
+                let peers = self
+                    .recorder
+                    .completed(ending, label.kind, facts.bytes, ticks);
+                operation.local_traffic(group, |rank, to, from| peers.add(rank, to, from));
+            }
+            Err(error) => self.recorder.failed(label.kind, error),
+        }
+        if self.recorder.timeline.is_on() {
+            self.recorder
+                .timeline
+                .record(ending, label, facts, ended, outcome);
+        }
+    }
+
+    /// A wait has become long: for a timeline, whom it is for.
+    pub(crate) fn note_wait(&self, group: &GroupInner, operation: &mut Operation) {
+        if self.recorder.timeline.is_on() {
+            operation.facts.waited_for = operation.waiting_for(self, group);
+        }
+    }
+
+    /// Polls an operation on the caller's own thread until it ends.
+    #[inline]
+    pub(crate) fn conduct(
         &self,
         group: &GroupInner,
         operation: &mut Operation,
@@ -446,8 +515,14 @@ impl Inner {
                 waiter.reset();
                 slow = None;
             }
-            if waiter.is_pause() && self.is_disturbed() {
-                self.give_up(group, operation, label)?;
+            if waiter.is_pause() {
+                // There is time for housekeeping.
+                if let Some(local) = &self.local {
+                    local.tidy_soon();
+                }
+                if self.is_disturbed() {
+                    self.give_up(group, operation, label)?;
+                }
             }
             match waiter.step() {
                 Step::Spin => {}
@@ -476,32 +551,34 @@ impl Inner {
 
     /// The session is disturbed: the operation ends unless it is complete or needs nobody who left.
     #[cold]
-    fn give_up(
+    pub(crate) fn give_up(
         &self,
         group: &GroupInner,
         operation: &mut Operation,
         label: Label<'_>,
     ) -> Result<()> {
-        let Some(error) = self.loss_error(label, group, operation) else {
-            return Ok(());
-        };
-        // What the lost member had finished counts: its part may be there already.
+        // What the lost member had finished counts: its part may be there already, unseen.
+        operation.look_everywhere();
         let mut progressed = false;
         match operation.poll(self, group, &mut progressed) {
-            Ok(true) => Ok(()),
-            Ok(false) if progressed => Ok(()),
-            Ok(false) => {
+            Ok(true) => return Ok(()),
+            Ok(false) if progressed => return Ok(()),
+            Ok(false) => {}
+            Err(ended) => return Err(ended.error(label)),
+        }
+        match self.loss_error(label, group, operation) {
+            Some(error) => {
                 operation.abort(self, group, None);
                 Err(error)
             }
-            Err(ended) => Err(ended.error(label)),
+            None => Ok(()),
         }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.forks != sys::forks() {
             return;
         }
         if let Some(streams) = &self.streams {
@@ -563,8 +640,10 @@ impl Slow {
         operation
             .check(inner, group)
             .map_err(|ended| ended.error(label))?;
+        inner.note_wait(group, operation);
         let now = Instant::now();
         if now >= self.stall_at {
+            inner.recorder.stalled(label.kind);
             let waited = now - self.since;
             let whom = inner.name_ranks(&operation.waiting_for(inner, group));
             tracing::warn!("{label}: waiting {} s for {whom}", waited.as_secs());

@@ -9,6 +9,7 @@ use crate::descriptor::Kind;
 use crate::error::{Error, Result};
 use crate::group::SharedGroup;
 use crate::operation::{Label, Operation};
+use crate::recorder::Ending;
 use crate::session::Inner;
 
 /// An operation in flight, polled by the engine thread or by whoever waits for it.
@@ -65,9 +66,12 @@ impl Started {
         }
     }
 
-    fn end(&self, outcome: Result<()>) {
+    fn end(&self, operation: &Operation, outcome: Result<()>) {
         let mut slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
+            let (group, label) = (&self.group, self.label());
+            self.inner
+                .record(Ending::Started, group, operation, label, &outcome);
             *slot = Some(outcome);
         }
         self.over.store(true, Ordering::Release);
@@ -96,23 +100,19 @@ impl Started {
             },
             Err(ended) => Err(ended.error(self.label())),
         };
-        self.end(outcome);
+        self.end(&operation, outcome);
         (true, true)
     }
 
     /// What a fruitless poll checks: the session, aborts by others, the timeout.
     fn look(&self, operation: &mut Operation) -> Result<()> {
-        if let Some(error) = self.inner.loss_error(self.label(), &self.group, operation) {
-            let mut progressed = false;
-            if let Ok(true) = operation.poll(&self.inner, &self.group, &mut progressed) {
-                return Ok(());
-            }
-            operation.abort(&self.inner, &self.group, None);
-            return Err(error);
+        if self.inner.is_disturbed() {
+            self.inner.give_up(&self.group, operation, self.label())?;
         }
         operation
             .check(&self.inner, &self.group)
             .map_err(|e| e.error(self.label()))?;
+        self.inner.note_wait(&self.group, operation);
         if Instant::now() >= self.deadline {
             let waiting = operation.waiting_for(&self.inner, &self.group);
             operation.abort(&self.inner, &self.group, Some("it timed out"));
@@ -141,8 +141,8 @@ impl Started {
                 let left = self.deadline.saturating_duration_since(Instant::now());
                 let outcome = self
                     .inner
-                    .drive(&self.group, &mut operation, self.label(), left);
-                self.end(outcome);
+                    .conduct(&self.group, &mut operation, self.label(), left);
+                self.end(&operation, outcome);
             }
         }
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,11 +164,12 @@ impl Started {
             && !self.over.load(Ordering::Acquire)
         {
             operation.abort(&self.inner, &self.group, Some("it was aborted"));
-            self.end(Err(Error::Aborted {
+            let aborted = Error::Aborted {
                 operation: self.label().to_string(),
                 rank: self.inner.rank,
                 reason: "it was aborted".into(),
-            }));
+            };
+            self.end(&operation, Err(aborted));
         }
     }
 

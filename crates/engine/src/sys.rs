@@ -374,6 +374,13 @@ pub(crate) fn ticks() -> u64 {
     }
 }
 
+/// The kernel's number of this thread.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: a plain call without arguments that cannot fail.
+    let thread = unsafe { libc::gettid() };
+    thread.cast_unsigned()
+}
+
 /// Writes what fits without blocking and without a signal when the other end is gone.
 pub(crate) fn send(fd: BorrowedFd<'_>, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
     loop {
@@ -450,4 +457,21 @@ pub(crate) fn physical_memory() -> usize {
     let (pages, size) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(4096))
+}
+
+/// How often this process has been forked off since the count began: changes in a forked child,
+/// without a system call to find out.
+pub(crate) fn forks() -> u32 {
+    use std::sync::Once;
+    use std::sync::atomic::Ordering;
+    static FORKS: AtomicU32 = AtomicU32::new(0);
+    static WATCH: Once = Once::new();
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    WATCH.call_once(|| {
+        // SAFETY: the handler only touches an atomic, as a handler in a forked child may.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    FORKS.load(Ordering::Relaxed)
 }

@@ -1,7 +1,14 @@
-//! Which algorithm for which size and shape.
+//! The algorithm table of a session, agreed when it forms.
 //!
-//! The table is agreed when a session forms: every rank uses the one of the first rank. It decides
-//! speed only; on one host all algorithms combine values in the same order and give the same bits.
+//! Every rank uses the table of the first rank, and that rank's number of cores: members must
+//! choose alike. What the table decides is speed only; on one host all algorithms combine values
+//! in the same order and give the same bits.
+
+use carole_plan::{AlgorithmTable, LocalRule};
+
+use crate::call::Group;
+use crate::error::{Error, Result};
+use crate::local::board::MAX_LOCAL;
 
 /// How a reduction goes among the ranks of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,39 +22,91 @@ pub(crate) enum Algorithm {
     },
 }
 
-/// The choices, by number of ranks on a host.
+/// The choices, by number of ranks of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Up to this many bytes, flat.
-    pub(crate) flat: usize,
-    /// Bytes of a chunk above.
-    pub(crate) chunk: usize,
-    /// Across hosts: flat while a rank sends at most this many bytes in all.
-    pub(crate) flat_across: usize,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self {
-            flat: 8 << 10,
-            chunk: 256 << 10,
-            flat_across: 64 << 10,
-        }
-    }
+    /// (most bytes for flat, bytes of a chunk above), by number of ranks.
+    local: [(usize, usize); MAX_LOCAL + 1],
+    flat_across: usize,
 }
 
 impl Table {
+    /// The choices for hosts of `cores` cores.
+    pub(crate) fn new(table: &AlgorithmTable, cores: usize) -> Self {
+        let mut local = [(0, 0); MAX_LOCAL + 1];
+        for (ranks, entry) in local.iter_mut().enumerate() {
+            let rule = table.local_rule(ranks, cores);
+            *entry = (rule.flat_bytes, rule.chunk_bytes);
+        }
+        Self { local, flat_across: table.flat_across_bytes }
+    }
+
     /// Whether a reduction across hosts is small enough for everybody to send everything.
     pub(crate) fn is_flat_across(&self, bytes: usize, members: usize) -> bool {
-        bytes * (members - 1) <= self.flat_across
+        bytes.saturating_mul(members - 1) <= self.flat_across
     }
 
     #[inline]
-    pub(crate) fn all_reduce(&self, bytes: usize, _members: usize) -> Algorithm {
-        if bytes <= self.flat {
-            Algorithm::Flat
-        } else {
-            Algorithm::TwoPhase { chunk: self.chunk }
-        }
+    pub(crate) fn all_reduce(&self, bytes: usize, members: usize) -> Algorithm {
+        let (flat, chunk) = self.local[members.min(MAX_LOCAL)];
+        if bytes <= flat { Algorithm::Flat } else { Algorithm::TwoPhase { chunk } }
+    }
+}
+
+/// Tells the first rank's table to all members of the world.
+pub(crate) fn agree(world: &Group, mine: &AlgorithmTable, cores: usize) -> Result<Table> {
+    let mut words = if world.rank() == 0 { encode(mine, cores) } else { Vec::new() };
+    let mut length = [words.len() as u64];
+    world.named("carole/table length").broadcast(&mut length, 0)?;
+    let length = length[0] as usize;
+    if length > MOST_WORDS {
+        return Err(Error::Form(format!("an algorithm table of {length} words")));
+    }
+    words.resize(length, 0);
+    world.named("carole/table").broadcast(&mut words, 0)?;
+    let (table, cores) =
+        decode(&words).ok_or_else(|| Error::Form("an algorithm table without meaning".into()))?;
+    table.validate().map_err(|error| Error::Form(error.to_string()))?;
+    Ok(Table::new(&table, cores))
+}
+
+const MOST_WORDS: usize = 1024;
+
+fn encode(table: &AlgorithmTable, cores: usize) -> Vec<u64> {
+    let mut words = vec![cores as u64, table.flat_across_bytes as u64];
+    for rule in &table.local {
+        let LocalRule { ranks, crowded, flat_bytes, chunk_bytes } = *rule;
+        words.extend([ranks as u64, u64::from(crowded), flat_bytes as u64, chunk_bytes as u64]);
+    }
+    words
+}
+
+fn decode(words: &[u64]) -> Option<(AlgorithmTable, usize)> {
+    let (head, rules) = words.split_at_checked(2)?;
+    if rules.len() % 4 != 0 {
+        return None;
+    }
+    let local = rules
+        .chunks_exact(4)
+        .map(|rule| LocalRule {
+            ranks: rule[0] as usize,
+            crowded: rule[1] != 0,
+            flat_bytes: rule[2] as usize,
+            chunk_bytes: rule[3] as usize,
+        })
+        .collect();
+    Some((AlgorithmTable { local, flat_across_bytes: head[1] as usize }, head[0] as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_survives_the_way_to_other_ranks() {
+        let table = AlgorithmTable::default();
+        assert_eq!(decode(&encode(&table, 7)), Some((table, 7)));
+        assert_eq!(decode(&[1, 2, 3]), None);
+        assert_eq!(decode(&[]), None);
     }
 }

@@ -12,6 +12,12 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
+    /// An algorithm table makes no sense.
+    #[error("bad algorithm table: {problem}")]
+    Table {
+        /// Which field, and what it should be.
+        problem: String,
+    },
     /// A part of a host's description is not what it should be.
     #[error("{origin}: {part} is {found:?}, expected {expected}")]
     HostPart {

@@ -4,6 +4,7 @@
 //! - [`peer`], [`layout`] and [`membership`]: who takes part, which of them share a host, and where
 //!   they are reached.
 //! - [`graph`], [`topology`] and [`spanning_tree`]: along which links values are combined.
+//! - [`table`]: which algorithm for which size and shape.
 //! - [`error`]: what can be wrong with any of it.
 //!
 //! Everything is a pure function of its inputs: all ranks that hold the same inputs come to the
@@ -20,6 +21,7 @@ pub mod layout;
 pub mod membership;
 pub mod peer;
 pub mod spanning_tree;
+pub mod table;
 pub mod topology;
 
 pub use error::PlanError;
@@ -30,4 +32,5 @@ pub use layout::{HostLayout, Position};
 pub use membership::{Endpoint, Generation, Member, Membership};
 pub use peer::{PeerId, PeerList};
 pub use spanning_tree::minimum_spanning_tree;
+pub use table::{AlgorithmTable, LocalRule};
 pub use topology::{GraphPair, Topology, TopologyName};

@@ -3,8 +3,10 @@
 //! Each command's arguments are a struct in a file of its own; what they do is in
 //! [`commands`](crate::commands).
 
+mod bench;
 mod duration;
 mod run;
+pub(crate) mod size;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -13,6 +15,10 @@ use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::bench::{
+    BenchArguments, BenchRankArguments, MemoryChoice, OperationChoice, OutputChoice,
+    TransportChoice,
+};
 pub(crate) use self::run::{EnvironmentChoice, RunArguments};
 use crate::failure::Failure;
 
@@ -29,11 +35,16 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Start a program's ranks and watch them
     Run(RunArguments),
+    /// Measure collectives, and check their results
+    Bench(Box<BenchArguments>),
     /// Print the version
     Version,
     /// Clean up after a launcher that was killed (started by `carole run`)
     #[command(hide = true)]
     Guard,
+    /// Be one rank of a benchmark (started by `carole bench`)
+    #[command(hide = true)]
+    BenchRank(BenchRankArguments),
 }
 
 /// Why parsing did not lead to a command.

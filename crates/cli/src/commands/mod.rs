@@ -1,5 +1,6 @@
 //! What the commands do, one file each.
 
+mod bench;
 mod guard;
 mod run;
 mod version;
@@ -13,6 +14,8 @@ use crate::failure::Failure;
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
+        Command::BenchRank(arguments) => bench::bench_rank(&arguments),
         Command::Version => version::version(),
         Command::Guard => guard::guard(),
     }

@@ -45,7 +45,7 @@ impl Attendance {
         descriptor: Descriptor,
         space: Space,
     ) -> Result<Self, Refusal> {
-        let ticket = party.local.open(key, space, party.others())?;
+        let ticket = party.local.open(key, space, party.others)?;
         party.local.board.fill(ticket.slot, key, &descriptor);
         let everyone = if party.size() == 64 {
             u64::MAX
@@ -119,6 +119,20 @@ impl Attendance {
         self.slots[member]
     }
 
+    /// A number of the operation that is the same for all members, and new with every attempt:
+    /// where the first member has posted. To be asked when all have come.
+    pub(crate) fn number(&self, party: &Party<'_>) -> (u16, u32) {
+        match party.me {
+            0 => (self.ticket.slot, self.ticket.round),
+            _ => (self.slots[0], self.rounds[0]),
+        }
+    }
+
+    /// Has the next poll look at all slots of the members that are missing.
+    pub(crate) fn look_everywhere(&mut self) {
+        self.polls = 15;
+    }
+
     /// Members that have not arrived, as session ranks.
     pub(crate) fn absent(&self, party: &Party<'_>) -> Vec<usize> {
         (0..party.size())
@@ -131,7 +145,7 @@ impl Attendance {
     #[inline]
     pub(crate) fn poll(&mut self, party: &Party<'_>) -> Result<bool, Failure> {
         if self.missing != 0 {
-            let everywhere = self.polls % 8 == 7;
+            let everywhere = self.polls % 16 == 15;
             self.polls = self.polls.wrapping_add(1);
             let mut left = self.missing;
             while left != 0 {

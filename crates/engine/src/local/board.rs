@@ -163,6 +163,8 @@ struct Bell {
     engine: AtomicU32,
     /// One more than the highest slot ever used.
     high_water: AtomicU32,
+    /// Postings that are not in their key's home.
+    displaced: AtomicU32,
 }
 
 /// Where things lie.
@@ -179,10 +181,10 @@ struct Layout {
 
 impl Layout {
     fn new(ranks: usize) -> Self {
-        let acks_stride = (ranks * 4).next_multiple_of(LINE);
+        let acks_stride = (SLOTS * 4).next_multiple_of(LINE);
         let slots = LINE * 2;
         let acks = slots + SLOTS * size_of::<Slot>();
-        let cells = (acks + SLOTS * acks_stride).next_multiple_of(PAGE);
+        let cells = (acks + ranks * acks_stride).next_multiple_of(PAGE);
         let windows = cells + CELLS * CELL_BYTES;
         // Areas are skewed by a few lines, so that the same place in all windows does not fall
         // into the same cache set.
@@ -279,10 +281,11 @@ impl Board {
         }
     }
 
+    /// A reader's acknowledgements lie together, so that the owner learns of many with one look.
     #[inline]
     fn acknowledgement(&self, rank: usize, slot: u16, reader: usize) -> &AtomicU32 {
         let index = usize::from(slot) & (SLOTS - 1);
-        let offset = self.layout.acks + index * self.layout.acks_stride + reader * 4;
+        let offset = self.layout.acks + reader * self.layout.acks_stride + index * 4;
         // SAFETY: as for `header`: within the area, aligned, an atomic.
         unsafe { &*self.at(self.area(rank) + offset).cast() }
     }
@@ -321,10 +324,18 @@ impl Board {
         line.count.store(descriptor.count, Ordering::Relaxed);
         line.root.store(descriptor.root, Ordering::Relaxed);
         line.settings.store(descriptor.settings, Ordering::Relaxed);
-        let bell = self.bell(self.me);
-        if bell.high_water.load(Ordering::Relaxed) <= u32::from(slot) {
-            bell.high_water
-                .store(u32::from(slot) + 1, Ordering::Relaxed);
+        if slot != Self::home(key) {
+            let bell = self.bell(self.me);
+            bell.high_water.fetch_max(u32::from(slot) + 1, Ordering::Relaxed);
+            bell.displaced.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The posting of `key` in this rank's own slot is gone.
+    #[inline]
+    pub(crate) fn clear(&self, slot: u16, key: Key) {
+        if slot != Self::home(key) {
+            self.bell(self.me).displaced.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -383,11 +394,11 @@ impl Board {
         if !everywhere {
             return None;
         }
-        let high = self
-            .bell(rank)
-            .high_water
-            .load(Ordering::Acquire)
-            .min(SLOTS as u32) as u16;
+        let bell = self.bell(rank);
+        if bell.displaced.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let high = bell.high_water.load(Ordering::Relaxed).min(SLOTS as u32) as u16;
         (0..high)
             .filter(|slot| *slot != home)
             .find_map(|slot| self.matches(rank, slot, key, &consumed))

@@ -201,6 +201,15 @@ impl Local {
         }
     }
 
+    /// The same, if there is enough to make it worth a look.
+    pub(crate) fn tidy_soon(&self) {
+        if let Ok(mut ledger) = self.ledger.try_lock()
+            && ledger.outstanding.len() > 6
+        {
+            self.reclaim_all(&mut ledger);
+        }
+    }
+
     fn reclaim_all(&self, ledger: &mut Ledger) {
         let mut index = 0;
         while index < ledger.outstanding.len() {
@@ -218,6 +227,7 @@ impl Local {
             return false;
         }
         let o = ledger.outstanding.swap_remove(index);
+        self.board.clear(o.slot, o.key);
         ledger.clean[usize::from(o.slot) / 64] |= 1 << (o.slot % 64);
         match o.place {
             Place::Cell(cell) => ledger.cells |= 1 << cell,
@@ -381,6 +391,11 @@ impl Ledger {
 const CELL_LIMIT: u32 = CELLS as u32;
 const WINDOW_LIMIT: u32 = WINDOWS as u32;
 
+/// Members other than `me` as bits of local ranks.
+pub(crate) fn others(members: &[u8], me: usize) -> u64 {
+    members.iter().fold(0u64, |mask, member| mask | 1 << member) & !(1 << members[me])
+}
+
 /// The window that a lane gives to a rank.
 pub(crate) fn lane_window(lane: u32) -> Place {
     Place::Window(WINDOWS as u16 + (lane as u16 % LANES as u16))
@@ -396,6 +411,8 @@ pub(crate) struct Party<'a> {
     pub(crate) me: usize,
     /// The session's rank of every member, for messages.
     pub(crate) ranks: &'a [usize],
+    /// The other members as bits of local ranks.
+    pub(crate) others: u64,
 }
 
 impl Party<'_> {
@@ -404,19 +421,9 @@ impl Party<'_> {
         self.members.len()
     }
 
-    /// The other members as bits of local ranks.
-    #[inline]
-    pub(crate) fn others(&self) -> u64 {
-        let mut mask = 0;
-        for member in self.members {
-            mask |= 1u64 << member;
-        }
-        mask & !(1 << self.members[self.me])
-    }
-
     #[inline]
     pub(crate) fn wake_others(&self) {
-        self.local.wake(self.others());
+        self.local.wake(self.others);
     }
 
     pub(crate) fn asked(&self, slots: &[u16], mine: &Descriptor) -> Vec<(usize, Descriptor)> {

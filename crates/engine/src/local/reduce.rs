@@ -131,6 +131,34 @@ impl Reduce {
         )
     }
 
+    /// The bytes that are for another member, and those that come from it: values of the segments
+    /// that the reader owns, and results.
+    pub(crate) fn traffic(&self, members: usize, me: usize, member: usize) -> (u64, u64) {
+        // All chunks but the last are of one length.
+        let owned = |member: usize| {
+            let of = |chunk: u32| {
+                let (_, length, segment) = self.chunk(chunk, members);
+                segment.min(length - (member * segment).min(length)) as u64
+            };
+            match self.chunks {
+                0 => 0,
+                1 => of(0),
+                chunks => of(0) * u64::from(chunks - 1) + of(chunks - 1),
+            }
+        };
+        let result = |reader: usize, owner: usize| {
+            if self.root.is_none_or(|root| root == reader) {
+                owned(owner)
+            } else {
+                0
+            }
+        };
+        (
+            owned(member) + result(member, me),
+            owned(me) + result(me, member),
+        )
+    }
+
     fn buffer(
         &self,
         party: &Party<'_>,

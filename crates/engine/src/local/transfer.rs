@@ -184,6 +184,17 @@ impl Transfer {
         self
     }
 
+    /// The bytes that are for another member, and those that come from it.
+    #[inline]
+    pub(crate) fn traffic(&self, me: usize, member: usize) -> (u64, u64) {
+        let to = if self.readers & (1 << member) == 0 {
+            0
+        } else {
+            self.outgoing.of(if self.common { me } else { member }).1
+        };
+        (to as u64, self.incoming.of(member).1 as u64)
+    }
+
     /// Payload space that this member needs.
     #[inline]
     pub(crate) fn space(&self, party: &Party<'_>) -> usize {

@@ -69,6 +69,11 @@ impl Stage {
         self.received.load(Ordering::Acquire)
     }
 
+    /// Bytes of the whole flow.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Whether everything has arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.received() == self.total

@@ -5,12 +5,15 @@
 //! the peer store. Whoever waits for an operation moves its bytes; the engine thread does it for
 //! started operations and when nobody waits.
 
+pub(crate) mod channel;
+pub(crate) mod compressed;
 pub(crate) mod connection;
 pub(crate) mod exchange;
 pub(crate) mod frame;
 pub(crate) mod handshake;
 pub(crate) mod inbox;
 pub(crate) mod socket;
+pub(crate) mod tree;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

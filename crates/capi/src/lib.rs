@@ -1,0 +1,43 @@
+//! `libcarole`: Carole for C, and for whatever can call C.
+//!
+//! Every function here is one of `include/carole.h`, which is generated from this source; its
+//! comments are written for readers of the header. The names of types and of their values are C's
+//! for the same reason. Behind each function is a door of `carole-worker` or `carole-engine`; what
+//! this crate adds is the border: pointers, numbers and strings are checked before they are
+//! believed, errors become a code and a text, and panics stop here.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`outcome`] | result codes, the last error, the border |
+//! | [`codes`] | element types, reduce operations and transports as numbers |
+//! | [`options`] | structs that can grow: configuration, a call's options, a list's tensors |
+//! | [`session`], [`group`] | joining, leaving, and who is where |
+//! | [`collective`], [`transfer`] | calls that return when they are done |
+//! | [`start`], [`request`] | calls that return at once, and their handles |
+//! | [`store`] | named blobs and queues |
+//! | [`log`] | where log lines go |
+//!
+//! Behind them: `memory` checks buffers, `scope` reads what all calls share, `prepare` turns
+//! arguments into the engine's prepared calls, `staged` runs calls that are made of several.
+//!
+//! # Room for what comes
+//!
+//! Tensors in shared memory (`carole_alloc`, `carole_release`), metrics as text and the timeline
+//! join the header when the engine has them. The structs begin with their size and the enums leave
+//! numbers free, so none of these changes what is there.
+
+pub mod codes;
+pub mod collective;
+pub mod group;
+pub mod log;
+mod memory;
+pub mod options;
+pub mod outcome;
+mod prepare;
+pub mod request;
+mod scope;
+pub mod session;
+mod staged;
+pub mod start;
+pub mod store;
+pub mod transfer;

@@ -1,0 +1,114 @@
+//! `carole bench`: measuring collectives and checking their results.
+//!
+//! The command line becomes a [`plan`]; ranks that are processes ([`launch`], [`process`]), threads
+//! ([`threads`]) or commands on several hosts ([`join`]) carry it out together ([`member`]) by one
+//! method ([`measure`]), and what rank 0 measured is printed ([`report`]). Nothing here chooses how
+//! the engine works: a benchmark measures what programs get.
+
+mod buffer;
+mod flag;
+mod join;
+mod launch;
+mod list;
+mod measure;
+mod measurement;
+mod member;
+mod operation;
+mod pattern;
+mod plan;
+mod plot;
+mod process;
+mod report;
+mod threads;
+mod vary;
+mod work;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, anyhow};
+
+use self::join::Seat;
+use self::measurement::Measurement;
+use self::plan::Plan;
+use self::report::Report;
+use crate::args::{BenchArguments, BenchRankArguments, TransportChoice};
+use crate::failure::Failure;
+
+pub(crate) fn bench(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(arguments)?;
+    let seat = Seat::new(arguments)?;
+    if arguments.plot.is_some() && plan.cases.iter().all(|case| case.bytes == 0) {
+        return Err(
+            Failure::usage(anyhow!("--plot: a barrier has no sizes to plot over"))
+                .with_hint("carole bench all --plot FILE.svg draws the other operations"),
+        );
+    }
+    if seat.is_some() && plan.transport == TransportChoice::Memory {
+        return Err(
+            Failure::usage(anyhow!("--transport memory does not go with --rank"))
+                .with_hint("threads of one process are started by -n"),
+        );
+    }
+    let plans: Vec<(usize, Plan)> = match &seat {
+        Some(seat) => vec![(seat.ranks, plan.for_ranks(seat.ranks)?)],
+        None => arguments
+            .ranks
+            .iter()
+            .map(|ranks| Ok((usize::from(*ranks), plan.for_ranks(usize::from(*ranks))?)))
+            .collect::<Result<_, Failure>>()?,
+    };
+    // The other ranks have nothing to draw.
+    let prints = seat
+        .as_ref()
+        .is_none_or(|seat| seat.rank == operation::ROOT);
+    let plot = arguments.plot.as_deref().filter(|_| prints);
+    let report = Report::new(arguments.output, plot, std::io::stdout())?;
+    let report = Arc::new(Mutex::new(report));
+
+    for (ranks, plan) in &plans {
+        if prints {
+            announce(plan, *ranks);
+        }
+        let mut add = |measurement: Measurement| {
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            report
+                .add(measurement)
+                .context("cannot write to standard output")
+        };
+        match &seat {
+            Some(seat) => seat.run(plan, &mut add)?,
+            None if plan.transport == TransportChoice::Memory => {
+                threads::run(plan, *ranks, &mut add).map_err(Failure::new)?;
+            }
+            None => launch::run(plan, *ranks, &report)?,
+        }
+    }
+    let report = Arc::into_inner(report)
+        .ok_or_else(|| Failure::new(anyhow!("somebody still writes the report")))?;
+    report
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `carole bench-rank`: one of the processes that `carole bench` starts.
+pub(crate) fn bench_rank(arguments: &BenchRankArguments) -> Result<ExitCode, Failure> {
+    let plan: Plan = serde_json::from_str(&arguments.plan)
+        .context("this is no plan of `carole bench`")
+        .map_err(Failure::usage)?;
+    process::run_launched(&plan).map_err(Failure::new)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says how long it will take, where people look for it.
+fn announce(plan: &Plan, ranks: usize) {
+    let cases = plan.cases.len();
+    let (s, r) = (
+        if cases == 1 { "" } else { "s" },
+        if ranks == 1 { "" } else { "s" },
+    );
+    let seconds = plan.expected_seconds().ceil();
+    eprintln!("measuring {cases} case{s} on {ranks} rank{r}: about {seconds} s");
+}

@@ -1,0 +1,3 @@
+module carole.dev/examples/go
+
+go 1.21
