@@ -122,9 +122,10 @@ impl Group {
         )
     }
 
+    /// Sends `count` elements of `dtype`.
+    ///
     /// # Safety
     /// The pointer must be valid for `count` elements of `dtype`.
-    #[expect(clippy::missing_safety_doc, reason = "stated above")]
     pub unsafe fn send_raw(
         &self,
         to: usize,
@@ -673,7 +674,7 @@ impl<'a> Call<'a> {
             .iter_mut()
             .map(|tensor| Piece {
                 pointer: tensor.as_mut_ptr().cast(),
-                bytes: size_of_val::<[T]>(tensor),
+                bytes: size_of_val::<[T]>(&**tensor),
             })
             .collect();
         let list = || pieces.iter().copied();
@@ -992,7 +993,7 @@ impl<'a> Call<'a> {
     pub fn all_to_all<T: Element>(self, send: &[T], recv: &mut [T]) -> Result<()> {
         self.same_length(Kind::AllToAll, send.len(), recv.len())?;
         let size = self.group.size();
-        if send.len() % size != 0 {
+        if !send.len().is_multiple_of(size) {
             let problem = format!("{} elements do not divide among {size} ranks", send.len());
             return self.invalid(Kind::AllToAll, problem);
         }

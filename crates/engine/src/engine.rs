@@ -16,11 +16,15 @@ use crate::server::Server;
 use crate::session::{Inner, Loss};
 use crate::started::Started;
 use crate::stream::Events;
+use crate::stream::socket::Socket;
 use crate::sys;
 use crate::wait::{Patience, Step, Waiter};
 
 /// How often the thread checks whether callers still read the connections themselves.
 const RECHECK: Duration = Duration::from_millis(2);
+
+/// How long the sockets of a session that is over are kept.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// The handle of the engine thread.
 pub(crate) struct Engine {
@@ -34,6 +38,7 @@ struct Work {
     server: Option<Arc<Server>>,
     sessions: Vec<Weak<Inner>>,
     started: Vec<Arc<Started>>,
+    lingering: Vec<(Socket, Instant)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,7 +62,7 @@ impl Engine {
                     }
                     let plan = rounds.work(&engine);
                     drop(engine);
-                    rounds.rest(plan, &bell);
+                    Rounds::rest(plan, &bell);
                 }
             })?;
         engine.work().thread = Some(thread);
@@ -85,6 +90,19 @@ impl Engine {
 
     pub(crate) fn attach(&self, session: &Arc<Inner>) {
         self.work().sessions.push(Arc::downgrade(session));
+        self.ring();
+    }
+
+    /// Keeps the sockets of a session that is over for a moment.
+    ///
+    /// A socket that is closed with unread data resets the connection, and the other side may then
+    /// lose the goodbye: so no more is said, and what still comes is read and dropped.
+    pub(crate) fn linger(&self, sockets: Vec<Socket>) {
+        for socket in &sockets {
+            socket.finish();
+        }
+        let until = Instant::now() + LINGER;
+        self.work().lingering.extend(sockets.into_iter().map(|socket| (socket, until)));
         self.ring();
     }
 
@@ -133,6 +151,8 @@ impl Rounds {
         let (server, sessions) = {
             let mut work = engine.work();
             self.started.append(&mut work.started);
+            let now = Instant::now();
+            work.lingering.retain(|(socket, until)| now < *until && socket.drain());
             work.sessions.retain(|session| session.strong_count() > 0);
             let sessions: Vec<Arc<Inner>> =
                 work.sessions.iter().filter_map(Weak::upgrade).collect();
@@ -181,6 +201,11 @@ impl Rounds {
             }
         }
         let mut fds = vec![(engine.bell.as_raw_fd(), libc::POLLIN)];
+        let mut lingers = false;
+        for (socket, _) in &engine.work().lingering {
+            fds.push((socket.raw(), libc::POLLIN));
+            lingers = true;
+        }
         if let Some(server) = &server {
             server.descriptors(&mut fds);
         }
@@ -200,6 +225,9 @@ impl Rounds {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
+        }
+        if lingers {
+            limit = Some(limit.unwrap_or(LINGER).min(LINGER));
         }
         if !self.started.is_empty() {
             limit = Some(
@@ -222,7 +250,7 @@ impl Rounds {
         moved
     }
 
-    fn rest(&mut self, plan: Plan, bell: &OwnedFd) {
+    fn rest(plan: Plan, bell: &OwnedFd) {
         match plan {
             Plan::Again => {}
             Plan::Spin => std::hint::spin_loop(),
@@ -283,7 +311,7 @@ fn watch(session: &Arc<Inner>) -> Watching {
 
 impl Events for Inner {
     fn lost(&self, rank: usize, reason: String) {
-        self.note_loss(Loss { rank, reason });
+        self.note_loss(&Loss { rank, reason });
     }
 
     fn left(&self, rank: usize) {

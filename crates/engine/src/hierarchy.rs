@@ -26,7 +26,7 @@ use crate::stream::exchange::{Exchange, Form, Results, Surroundings};
 
 /// How the hosts' segments are combined.
 enum Cross {
-    Plain(Exchange),
+    Plain(Box<Exchange>),
     Compressed(Box<Compressed>),
 }
 
@@ -419,7 +419,7 @@ impl Hierarchy {
                     self.column_me,
                 )));
             }
-            Cross::Plain(Exchange::new(
+            Cross::Plain(Box::new(Exchange::new(
                 key,
                 self.descriptor,
                 Form::Segmented {
@@ -431,7 +431,7 @@ impl Hierarchy {
                 self.recv,
                 self.column.clone(),
                 self.column_me,
-            ))
+            )))
         });
         match exchange.poll(&around, moved) {
             Ok(true) => {
@@ -493,8 +493,9 @@ impl Hierarchy {
             return true;
         }
         match (&self.attendance, self.party(inner)) {
-            (Some(attendance), Some(party)) => attendance.absent(&party).contains(&rank),
-            _ => self.exchange.is_none(),
+            (Some(attendance), Some(party)) => attendance.lacks(&party, rank),
+            // Between two stages: the next will tell.
+            _ => false,
         }
     }
 

@@ -145,6 +145,7 @@ impl Ended {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "small operations must not touch the heap")]
 enum Body {
     /// Members only meet.
     Meet,
@@ -160,6 +161,7 @@ enum Body {
     Tree(Box<Tree>),
 }
 
+#[expect(clippy::large_enum_variant, reason = "small operations must not touch the heap")]
 enum State {
     /// Waiting for a slot.
     Opening,
@@ -443,7 +445,7 @@ impl Operation {
     pub(crate) fn needs(&self, inner: &Inner, group: &GroupInner, rank: usize) -> bool {
         match (&self.state, &self.body, party(inner, group)) {
             (State::Running(attendance), body, Some(party)) => {
-                attendance.absent(&party).contains(&rank)
+                attendance.lacks(&party, rank)
                     || matches!(body, Body::Tree(tree) if tree.needs(rank))
             }
             (_, Body::Exchange(exchange), _) => exchange.needs(rank),

@@ -5,6 +5,7 @@
 //! engine thread and never blocks it; who sends garbage, or nothing, costs one log line and a
 //! bounded, short-lived entry.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -47,7 +48,8 @@ pub(crate) struct Server {
 /// Somebody who has connected and not proven anything yet.
 struct Guest {
     socket: Socket,
-    from: String,
+    /// None for a process of this host.
+    from: Option<SocketAddr>,
     deadline: Instant,
     buffer: [u8; HELLO],
     filled: usize,
@@ -107,9 +109,14 @@ impl Server {
 
     /// Lets in who is there; never blocks.
     pub(crate) fn progress(&self) {
-        let me = peer_digest(&self.peer);
         let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
         self.accept(&mut door);
+        self.attend(&mut door);
+    }
+
+    /// Moves the handshakes of those at the door on.
+    fn attend(&self, door: &mut Vec<Guest>) {
+        let me = peer_digest(&self.peer);
         let now = Instant::now();
         let mut index = 0;
         while index < door.len() {
@@ -122,10 +129,7 @@ impl Server {
             };
             match step {
                 Step::Waiting => index += 1,
-                Step::Refused(reason) => {
-                    let guest = door.swap_remove(index);
-                    tracing::warn!(address = %guest.from, %reason, "connection refused");
-                }
+                Step::Refused(reason) => door.swap_remove(index).refuse(&reason),
                 Step::Admitted => {
                     let guest = door.swap_remove(index);
                     let Some(admission) = guest.admission else {
@@ -141,11 +145,12 @@ impl Server {
     }
 
     fn accept(&self, door: &mut Vec<Guest>) {
-        loop {
+        // However many there are, the thread has other things to do in between.
+        for _ in 0..AT_THE_DOOR {
             let (socket, from) = match self.tcp.accept() {
-                Ok((socket, from)) => (Socket::Tcp(socket), from.to_string()),
+                Ok((socket, from)) => (Socket::Tcp(socket), Some(from)),
                 Err(_) => match self.local.accept() {
-                    Ok((socket, _)) => (Socket::Local(socket), "a local process".to_owned()),
+                    Ok((socket, _)) => (Socket::Local(socket), None),
                     Err(_) => return,
                 },
             };
@@ -159,11 +164,12 @@ impl Server {
                 continue;
             }
             if door.len() >= AT_THE_DOOR {
-                // The one that has dawdled longest makes room.
-                let oldest = (0..door.len()).min_by_key(|index| door[*index].deadline);
-                if let Some(guest) = oldest.map(|index| door.swap_remove(index)) {
-                    tracing::warn!(address = %guest.from, "connection refused: the door is full");
-                }
+                // Whoever is ready goes in, whoever has gone makes room.
+                self.attend(door);
+            }
+            if door.len() >= AT_THE_DOOR {
+                let dawdler = dawdler(door);
+                door.swap_remove(dawdler).refuse("the door is full");
             }
             door.push(Guest {
                 socket,
@@ -203,7 +209,23 @@ impl Server {
     }
 }
 
+/// Who makes room: of the host that crowds the door most, the one that has been there longest.
+fn dawdler(door: &[Guest]) -> usize {
+    let host = |guest: &Guest| guest.from.map(|from| from.ip());
+    let crowd = |guest: &Guest| door.iter().filter(|g| host(g) == host(guest)).count();
+    (0..door.len())
+        .max_by_key(|index| (crowd(&door[*index]), Reverse(door[*index].deadline)))
+        .expect("the door is full")
+}
+
 impl Guest {
+    fn refuse(self, reason: &str) {
+        match self.from {
+            Some(address) => tracing::warn!(%address, %reason, "connection refused"),
+            None => tracing::warn!(address = "local", %reason, "connection refused"),
+        }
+    }
+
     fn progress(&mut self, server: &Server, me: &Digest) -> io::Result<Step> {
         loop {
             let wanted = if self.admission.is_some() {

@@ -228,7 +228,7 @@ impl Inner {
     }
 
     /// Ends the session: every wait in it ends with this loss, and the other members are told.
-    pub(crate) fn note_loss(&self, loss: Loss) {
+    pub(crate) fn note_loss(&self, loss: &Loss) {
         if self.departed[loss.rank].load(Ordering::Acquire) {
             return;
         }
@@ -284,18 +284,15 @@ impl Inner {
 
     /// The error of an operation among `ranks`, if the session cannot complete it any more.
     pub(crate) fn loss_of(&self, ranks: &[usize], operation: String) -> Option<Error> {
-        if self.failed.load(Ordering::Acquire)
-            && let Some(loss) = lock(&self.loss).clone()
-        {
-            return Some(self.lost_error(loss, operation));
-        }
         if self.anyone_departed.load(Ordering::Acquire) {
             let gone = |rank: &&usize| self.departed[**rank].load(Ordering::Acquire);
-            let rank = *ranks.iter().find(gone)?;
-            let loss = Loss {
-                rank,
-                reason: "it left the session".into(),
-            };
+            if let Some(rank) = ranks.iter().copied().find(|rank| gone(&rank)) {
+                let loss = Loss { rank, reason: "it left the session".into() };
+                return Some(self.lost_error(loss, operation));
+            }
+        }
+        if self.failed.load(Ordering::Acquire) {
+            let loss = lock(&self.loss).clone()?;
             return Some(self.lost_error(loss, operation));
         }
         None
@@ -386,7 +383,7 @@ impl Inner {
                 if let Some(streams) = &self.streams {
                     let _ = streams.progress_quietly(self, *rank);
                 }
-                self.note_loss(Loss {
+                self.note_loss(&Loss {
                     rank: *rank,
                     reason: "its process ended".into(),
                 });
@@ -435,7 +432,7 @@ impl Inner {
         drop(hearts);
         if let Some(rank) = lost {
             let reason = format!("nothing was heard from it for {:?}", self.options.heartbeat);
-            self.note_loss(Loss { rank, reason });
+            self.note_loss(&Loss { rank, reason });
         }
         Some(next)
     }
@@ -586,6 +583,9 @@ impl Drop for Inner {
             for rank in (0..self.peers.len()).filter(|rank| *rank != self.rank) {
                 let _ = streams.send(rank, &frame, &[]);
             }
+        }
+        if let Some(streams) = self.streams.take() {
+            self.engine.linger(streams.into_sockets());
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::session::Inner;
+use crate::stream::connection::Connection;
 use crate::stream::frame::{Frame, FrameKind, MAX_DATA};
 
 /// Versions of a name that are kept.
@@ -21,9 +22,12 @@ const WINDOW: usize = 3;
 const QUEUE_BYTES: usize = 256 << 20;
 const LONGEST_NAME: usize = 4096;
 
+/// The versions of a blob that are kept, oldest first.
+type Versions = VecDeque<(u64, Arc<[u8]>)>;
+
 #[derive(Default)]
 pub(crate) struct Store {
-    blobs: Mutex<HashMap<String, VecDeque<(u64, Arc<[u8]>)>>>,
+    blobs: Mutex<HashMap<String, Versions>>,
     queues: Mutex<HashMap<String, Queue>>,
     filled: Condvar,
     requests: Mutex<HashMap<u64, Asked>>,
@@ -192,7 +196,7 @@ impl Store {
             frame.extra = (bytes.len() - at) as u64;
             while streams
                 .connection(rank)
-                .is_ok_and(|connection| connection.is_blocked())
+                .is_ok_and(Connection::is_blocked)
             {
                 if let Some(error) = inner.loss_of(&[rank], operation()) {
                     return Err(error);

@@ -64,6 +64,7 @@ impl Mapping {
     }
 
     /// Anonymous memory shared by the threads of this process.
+    #[cfg(test)]
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
         Self::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
@@ -474,4 +475,10 @@ pub(crate) fn forks() -> u32 {
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
     FORKS.load(Ordering::Relaxed)
+}
+
+/// Reads what there is without blocking; `None` when there is nothing now, zero at the end.
+pub(crate) fn receive_into(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: no raw memory is involved; the buffer is borrowed.
+    unsafe { receive(fd, std::ptr::null_mut(), 0, buffer) }
 }

@@ -61,11 +61,6 @@ impl Waiter {
         self.since = None;
     }
 
-    /// How long nothing has happened; zero while that is too short to count.
-    pub(crate) fn idle(&self) -> Duration {
-        self.since.map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
     /// Whether this is a good moment for housekeeping: rare, and never in the first looks.
     #[inline]
     pub(crate) fn is_pause(&self) -> bool {
@@ -83,7 +78,7 @@ impl Waiter {
             self.since = Some(Instant::now());
             return Step::Yield;
         };
-        if self.looks % 16 != 0 || since.elapsed() < self.patience.yielding {
+        if !self.looks.is_multiple_of(16) || since.elapsed() < self.patience.yielding {
             return Step::Yield;
         }
         // Short sleeps first: a missed bell, where the kernel lacks the fence, costs little.

@@ -384,3 +384,36 @@ fn tensors_in_shared_memory_are_reduced_where_they_lie() {
         }
     });
 }
+
+#[test]
+fn barriers_and_transfers_of_two_threads_do_not_mix() {
+    for hosts in [vec![0, 0, 0], vec![0, 1, 1]] {
+        spawn_on(&hosts, &Options::default(), |session| {
+            let world = session.world();
+            let (me, size) = (world.rank(), world.size());
+            let (next, previous) = ((me + 1) % size, (me + size - 1) % size);
+            std::thread::scope(|scope| {
+                for (label, length) in [("a", 16_381), ("b", 12)] {
+                    let world = &world;
+                    scope.spawn(move || {
+                        for round in 0..400 {
+                            let name = format!("{label}{round}");
+                            world.named(&format!("barrier {name}")).barrier().unwrap();
+                            let tensor = vec![(me * 1000 + round) as f32; length];
+                            let mut got = vec![-1.0f32; length];
+                            if me % 2 == 0 {
+                                world.send(next, &name, &tensor).unwrap();
+                                world.recv(previous, &name, &mut got).unwrap();
+                            } else {
+                                world.recv(previous, &name, &mut got).unwrap();
+                                world.send(next, &name, &tensor).unwrap();
+                            }
+                            let expected = (previous * 1000 + round) as f32;
+                            assert!(got.iter().all(|value| *value == expected));
+                        }
+                    });
+                }
+            });
+        });
+    }
+}

@@ -252,21 +252,16 @@ fn an_aborted_operation_ends_on_every_rank() {
             let world = session.world();
             if world.rank() == 0 {
                 let call = world.named("never");
-                let pending = call
-                    .start_all_reduce(vec![1.0f32; 50_000], ReduceOp::Sum)
-                    .unwrap();
-                assert!(!pending.test());
+                let pending = call.start_all_reduce(vec![1.0f32; 50_000], ReduceOp::Sum).unwrap();
+                assert!(!pending.test(), "nobody else has come");
                 pending.abort();
-                assert!(matches!(
-                    pending.wait(),
-                    Err(Error::Aborted { rank: 0, .. })
-                ));
+                assert!(matches!(pending.wait(), Err(Error::Aborted { rank: 0, .. })));
+                world.named("gate").barrier().unwrap();
             } else {
+                world.named("gate").barrier().unwrap();
                 let mut tensor = vec![1.0f32; 50_000];
-                let error = world
-                    .named("never")
-                    .all_reduce(&mut tensor, ReduceOp::Sum)
-                    .unwrap_err();
+                let call = world.named("never");
+                let error = call.all_reduce(&mut tensor, ReduceOp::Sum).unwrap_err();
                 assert!(matches!(error, Error::Aborted { .. }), "{error}");
             }
             still_works(&world);
@@ -275,22 +270,20 @@ fn an_aborted_operation_ends_on_every_rank() {
 }
 
 #[test]
-fn a_dropped_operation_is_aborted_and_its_memory_free() {
+fn a_dropped_operation_ends_everywhere_and_its_memory_is_free() {
     for hosts in layouts() {
         spawn_on(&hosts, &Options::default(), |session| {
             let world = session.world();
             if world.rank() == 0 {
                 let call = world.named("dropped");
-                drop(
-                    call.start_all_reduce(vec![1.0f32; 300_000], ReduceOp::Sum)
-                        .unwrap(),
-                );
+                drop(call.start_all_reduce(vec![1.0f32; 300_000], ReduceOp::Sum).unwrap());
             } else {
                 let mut tensor = vec![1.0f32; 300_000];
-                let error = world
-                    .named("dropped")
-                    .all_reduce(&mut tensor, ReduceOp::Sum);
-                assert!(matches!(error, Err(Error::Aborted { .. })));
+                match world.named("dropped").all_reduce(&mut tensor, ReduceOp::Sum) {
+                    // Through before rank 0 dropped it.
+                    Ok(()) => assert_eq!(tensor[0], world.size() as f32),
+                    Err(error) => assert!(matches!(error, Error::Aborted { .. }), "{error}"),
+                }
             }
             still_works(&world);
         });

@@ -79,10 +79,6 @@ impl Attendance {
         party.wake_others();
     }
 
-    pub(crate) fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
-    }
-
     /// Where this member's own payload goes.
     #[inline]
     pub(crate) fn place(&self) -> Place {
@@ -131,6 +127,17 @@ impl Attendance {
     /// Has the next poll look at all slots of the members that are missing.
     pub(crate) fn look_everywhere(&mut self) {
         self.polls = 15;
+    }
+
+    /// Whether a member, by session rank, has not posted: looked up thoroughly.
+    pub(crate) fn lacks(&self, party: &Party<'_>, rank: usize) -> bool {
+        let Some(member) = party.ranks.iter().position(|known| *known == rank) else {
+            return false;
+        };
+        let local = usize::from(party.members[member]);
+        let consumed = |slot| party.local.consumed(local, slot);
+        self.missing >> member & 1 == 1
+            && party.local.board.find(local, self.key, true, consumed).is_none()
     }
 
     /// Members that have not arrived, as session ranks.

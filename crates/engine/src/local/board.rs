@@ -16,6 +16,7 @@
 //! reads the key between two equal reads of `state`.
 
 #![expect(unsafe_code, reason = "typed access to a shared mapping")]
+#![expect(clippy::cast_ptr_alignment, reason = "the layout aligns what it places")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
@@ -318,6 +319,9 @@ impl Board {
     #[inline]
     pub(crate) fn fill(&self, slot: u16, key: Key, descriptor: &Descriptor) {
         let line = self.slot(self.me, slot);
+        // Nobody may find the new key under the old round while the slot is being filled.
+        line.state.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
         line.word.store(descriptor.word(), Ordering::Relaxed);
         line.key[0].store(key.0, Ordering::Relaxed);
         line.key[1].store(key.1, Ordering::Relaxed);

@@ -227,7 +227,7 @@ impl Reduce {
         let mut recv = self.recv;
         self.send
             .visit(offset + begin, bytes, |own, distance, bytes| {
-                let mut run =
+                let run =
                     |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
                         let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
                         for member in 0..members {
@@ -296,8 +296,8 @@ impl Reduce {
                         // SAFETY: the span vouches for the target; the owner has published the
                         // segment's result and keeps it until everybody has taken it.
                         unsafe {
-                            kernels::copy(target, source.wrapping_add(distance), bytes, store)
-                        };
+                            kernels::copy(target, source.wrapping_add(distance), bytes, store);
+                        }
                     });
             }
             if store == Store::Streaming {
@@ -378,7 +378,7 @@ impl Reduce {
                     }
                 }
                 let shown =
-                    self.reduced + 1 <= buffers || self.others_taken >= self.reduced + 1 - buffers;
+                    self.reduced < buffers || self.others_taken >= self.reduced + 1 - buffers;
                 if self.others_staged > self.reduced && shown {
                     self.reduce(party, attendance);
                     mine.reduced.store(self.reduced, Ordering::Release);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::frame::{Frame, FrameKind, HEADER, MAX_DATA};
-use super::inbox::Flows;
+use super::inbox::{Flow, Flows};
 use super::socket::Socket;
 use crate::key::Key;
 use crate::span::Span;
@@ -306,24 +306,26 @@ impl Connection {
         }
     }
 
-    /// Reads what there is and hands it on; true when anything came.
+    /// Reads what there is and hands it on; true when anything came but heartbeats, which tell
+    /// nothing to those who wait.
     pub(crate) fn progress(&self, handler: &impl Handler) -> io::Result<bool> {
         let Ok(mut reader) = self.reader.try_lock() else {
             return Ok(false);
         };
         let mut any = false;
         loop {
-            reader.consume(self.rank, handler)?;
+            any |= reader.consume(self.rank, handler)?;
             let (count, full) = match reader.read(self)? {
                 None => break,
                 Some((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Some(outcome) => outcome,
             };
-            any = true;
+            // What goes straight into an operation's memory does not show in the buffer.
+            any |= reader.body.is_some();
             self.heard.fetch_add(1, Ordering::Relaxed);
             self.bytes_in.fetch_add(count as u64, Ordering::Relaxed);
             if !full {
-                reader.consume(self.rank, handler)?;
+                any |= reader.consume(self.rank, handler)?;
                 break;
             }
         }
@@ -374,19 +376,21 @@ impl Reader {
         Ok(count.map(|count| (count, count == room)))
     }
 
-    /// Takes apart what the buffer holds.
-    fn consume(&mut self, rank: usize, handler: &impl Handler) -> io::Result<()> {
+    /// Takes apart what the buffer holds; true when there was anything but heartbeats.
+    fn consume(&mut self, rank: usize, handler: &impl Handler) -> io::Result<bool> {
+        let mut any = false;
         loop {
             let available = self.end - self.start;
             let Some(body) = &mut self.body else {
                 if available < HEADER {
-                    return Ok(());
+                    return Ok(any);
                 }
                 let header = self.buffer[self.start..self.start + HEADER]
                     .try_into()
                     .expect("a header's length");
                 let frame = Frame::decode(&header).map_err(io::Error::other)?;
                 self.start += HEADER;
+                any |= frame.kind != FrameKind::Heartbeat;
                 let data = frame.kind == FrameKind::Data;
                 let current = frame.generation == handler.generation();
                 let flows = if data && current {
@@ -394,7 +398,7 @@ impl Reader {
                 } else {
                     None
                 };
-                let flows = flows.filter(|flows| flows.of(rank).is_some_and(|f| f.is_posted()));
+                let flows = flows.filter(|flows| flows.of(rank).is_some_and(Flow::is_posted));
                 let left = frame.length as usize;
                 self.body = Some(Body {
                     frame,
@@ -433,7 +437,7 @@ impl Reader {
                 }
             }
             if body.left > 0 {
-                return Ok(());
+                return Ok(any);
             }
             self.body = None;
         }

@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::frame::{FrameKind, MAX_EAGER, POST, Post};
-use super::inbox::{Flow, Flows, Intake};
+use super::inbox::{Flow, Flows, Intake, Stage};
 use super::{Events, Streams};
 use crate::descriptor::Descriptor;
 use crate::kernels::{self, Destination, Store};
@@ -88,6 +88,7 @@ impl Outflow {
 }
 
 /// An operation of one member over connections.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Exchange {
     key: Key,
     descriptor: Descriptor,
@@ -626,7 +627,7 @@ impl Exchange {
         let received = flows
             .flows
             .iter()
-            .all(|flow| flow.stages.iter().all(|stage| stage.is_complete()));
+            .all(|flow| flow.stages.iter().all(Stage::is_complete));
         let combined = match self.form {
             Form::Segmented { .. } | Form::Flat { .. } => self.combined == self.own().1 as u64,
             _ => true,

@@ -94,6 +94,8 @@ pub(crate) enum BadFrame {
     Length(u32),
     #[error("unknown stage {0}")]
     Stage(u8),
+    #[error("data at {0} has no place in a flow")]
+    Offset(u64),
 }
 
 impl Frame {
@@ -125,13 +127,17 @@ impl Frame {
         if bytes[3] > 1 {
             return Err(BadFrame::Stage(bytes[3]));
         }
+        let offset = number(32);
+        if kind == FrameKind::Data && offset.checked_add(length.into()).is_none() {
+            return Err(BadFrame::Offset(offset));
+        }
         Ok(Self {
             kind,
             stage: bytes[3],
             length,
             generation: number(8),
             key: Key(number(16), number(24)),
-            offset: number(32),
+            offset,
             extra: number(40),
         })
     }

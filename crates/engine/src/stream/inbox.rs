@@ -235,7 +235,7 @@ impl Flow {
     }
 
     fn abort(&self, reason: &str) {
-        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason.to_owned();
+        reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
         self.aborted.store(true, Ordering::Release);
     }
 }
@@ -279,6 +279,8 @@ struct Early {
 struct Tables {
     registered: HashMap<Key, Arc<Flows>>,
     early: HashMap<(Key, usize), VecDeque<Early>>,
+    /// How many postings `early` holds in all.
+    waiting: usize,
     /// Attempts by key, where any was given up.
     attempts: HashMap<Key, u64>,
     spare: Vec<Vec<u8>>,
@@ -312,6 +314,7 @@ impl Tables {
                 self.early.remove(&at);
             }
             let early = early?;
+            self.waiting -= 1;
             if early.attempt == attempt {
                 return Some(early);
             }
@@ -369,7 +372,7 @@ impl Inbox {
 
     /// Forgets an operation that is given up; what belongs to it is dropped from now on.
     pub(crate) fn give_up(&self, flows: &Flows) {
-        let next = flows.attempt() + 1;
+        let next = flows.attempt().saturating_add(1);
         self.tables().attempts.insert(flows.key, next);
         self.unregister(flows);
     }
@@ -403,6 +406,7 @@ impl Inbox {
             eager: kept,
             aborted: None,
         };
+        tables.waiting += 1;
         tables
             .early
             .entry((key, rank))
@@ -429,12 +433,12 @@ impl Inbox {
             early.aborted = Some(reason.to_owned());
         } else {
             // This rank is through with that attempt.
-            tables.attempts.insert(key, attempt + 1);
+            tables.attempts.insert(key, attempt.saturating_add(1));
         }
     }
 
     /// How many postings wait for this rank's call, for a bound on what peers may pile up.
     pub(crate) fn early(&self) -> usize {
-        self.tables().early.len()
+        self.tables().waiting
     }
 }

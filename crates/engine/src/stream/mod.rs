@@ -26,6 +26,7 @@ use crate::sys;
 use connection::{Connection, Handler};
 use frame::{Frame, FrameKind, POST, Post};
 use inbox::{Flows, Inbox};
+use socket::Socket;
 
 /// Something that a connection brought for the session itself.
 pub(crate) trait Events: Send + Sync {
@@ -85,32 +86,47 @@ impl Streams {
             events,
         };
         let mut any = false;
+        let mut failed: Option<(usize, io::Error)> = None;
         for rank in ranks {
-            let Some(connection) = self.connections[rank].as_ref() else {
-                continue;
-            };
-            if connection.is_closed() {
-                continue;
-            }
-            let mut outcome = connection.progress(&handler);
-            if connection.is_blocked() {
-                outcome = outcome.and_then(|came| connection.flush().map(|()| came));
-            }
-            match outcome {
+            match self.progress_one(&handler, rank) {
                 Ok(came) => any |= came,
-                Err(error) => {
-                    connection.close();
-                    if !connection.left.load(Ordering::Acquire) {
-                        events.lost(rank, reading_failed(&error));
-                        return Err(rank);
-                    }
-                }
+                Err(error) => failed = failed.or(Some((rank, error))),
             }
         }
         if any {
             self.wake();
         }
-        Ok(any)
+        let Some((rank, error)) = failed else {
+            return Ok(any);
+        };
+        // Whoever fell first is the culprit: hear what the others have to say before this one,
+        // which may only have followed, is named.
+        for other in 0..self.connections.len() {
+            let _ = self.progress_one(&handler, other);
+        }
+        events.lost(rank, reading_failed(&error));
+        Err(rank)
+    }
+
+    /// Reads one connection and sends what waits on it.
+    fn progress_one(&self, handler: &Dispatch<'_>, rank: usize) -> io::Result<bool> {
+        let Some(connection) = self.connections[rank].as_ref() else {
+            return Ok(false);
+        };
+        if connection.is_closed() {
+            return Ok(false);
+        }
+        let mut outcome = connection.progress(handler);
+        if connection.is_blocked() {
+            outcome = outcome.and_then(|came| connection.flush().map(|()| came));
+        }
+        if outcome.is_err() {
+            connection.close();
+            if connection.left.load(Ordering::Acquire) {
+                return Ok(false);
+            }
+        }
+        outcome
     }
 
     /// Hears what a rank that has ended said last, without drawing conclusions.
@@ -119,6 +135,11 @@ impl Streams {
             streams: self,
             events,
         })
+    }
+
+    /// What is left when the session is over.
+    pub(crate) fn into_sockets(self) -> Vec<Socket> {
+        self.connections.into_iter().flatten().map(|connection| connection.socket).collect()
     }
 
     /// Tells sleeping callers to look again.

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use crate::sys;
+
 /// One end of a connection.
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -28,11 +30,24 @@ impl Socket {
         }
     }
 
-    pub(crate) fn shutdown(&self) {
+    /// Says no more; what the other side says can still be read.
+    pub(crate) fn finish(&self) {
         let _ = match self {
-            Self::Tcp(socket) => socket.shutdown(std::net::Shutdown::Both),
-            Self::Local(socket) => socket.shutdown(std::net::Shutdown::Both),
+            Self::Tcp(socket) => socket.shutdown(std::net::Shutdown::Write),
+            Self::Local(socket) => socket.shutdown(std::net::Shutdown::Write),
         };
+    }
+
+    /// Reads and drops what there is; false at the end.
+    pub(crate) fn drain(&self) -> bool {
+        let mut buffer = [0; 16 << 10];
+        loop {
+            match sys::receive_into(self.as_fd(), &mut buffer) {
+                Ok(Some(1..)) => {}
+                Ok(None) => return true,
+                Ok(Some(0)) | Err(_) => return false,
+            }
+        }
     }
 
     pub(crate) fn raw(&self) -> RawFd {

@@ -13,12 +13,12 @@ use super::orders::{FLEET, MARK, Order, Reply, SLOT, Settings};
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A rank process, killed when dropped.
-pub struct RankProcess {
+pub(crate) struct RankProcess {
     child: Child,
     orders: ChildStdin,
     lines: Receiver<String>,
-    pub log: Vec<String>,
-    pub member: Member,
+    pub(crate) log: Vec<String>,
+    pub(crate) member: Member,
 }
 
 impl RankProcess {
@@ -54,28 +54,28 @@ impl RankProcess {
         }
     }
 
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    pub fn tell(&mut self, order: &Order) {
+    pub(crate) fn tell(&mut self, order: &Order) {
         let text = serde_json::to_string(order).expect("JSON");
         writeln!(self.orders, "{text}").expect("the rank listens");
     }
 
     /// The next reply, within the usual patience.
-    pub fn hear(&mut self) -> Reply {
+    pub(crate) fn hear(&mut self) -> Reply {
         receive(&self.lines, &mut self.log, PATIENCE)
     }
 
     /// The next reply, which must come before `deadline`.
-    pub fn hear_by(&mut self, deadline: Instant) -> Reply {
+    pub(crate) fn hear_by(&mut self, deadline: Instant) -> Reply {
         let left = deadline.saturating_duration_since(Instant::now());
         receive(&self.lines, &mut self.log, left)
     }
 
     /// The next line of the log with all these words.
-    pub fn read_log(&mut self, words: &[&str]) -> String {
+    pub(crate) fn read_log(&mut self, words: &[&str]) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -92,16 +92,16 @@ impl RankProcess {
         }
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("SIGKILL");
     }
 
-    pub fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         send_signal(self.pid(), signal);
     }
 
     /// Waits for its end, after a kill.
-    pub fn reap(&mut self) {
+    pub(crate) fn reap(&mut self) {
         self.child.wait().expect("its end");
     }
 }
@@ -129,22 +129,22 @@ fn receive(lines: &Receiver<String>, log: &mut Vec<String>, limit: Duration) -> 
 }
 
 #[expect(unsafe_code, reason = "there is no safe kill")]
-pub fn send_signal(pid: i32, signal: i32) {
+pub(crate) fn send_signal(pid: i32, signal: i32) {
     // SAFETY: takes no pointers.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal}");
 }
 
 /// Ranks of one job.
-pub struct Fleet {
+pub(crate) struct Fleet {
     /// In the environment of every process that stems from this fleet.
-    pub name: String,
-    pub ranks: Vec<RankProcess>,
+    pub(crate) name: String,
+    pub(crate) ranks: Vec<RankProcess>,
     counter: u32,
 }
 
 impl Fleet {
     /// Starts processes and has them form a session.
-    pub fn form(size: usize, settings: Settings) -> Self {
+    pub(crate) fn form(size: usize, settings: Settings) -> Self {
         let mut fleet = Self::start(size);
         fleet.form_again(settings);
         fleet
@@ -163,7 +163,7 @@ impl Fleet {
     }
 
     /// The next generation, of all ranks that are left.
-    pub fn form_again(&mut self, settings: Settings) {
+    pub(crate) fn form_again(&mut self, settings: Settings) {
         self.counter += 1;
         let membership = Membership {
             generation: Generation {
@@ -176,21 +176,25 @@ impl Fleet {
         self.all_answer(&Reply::Formed);
     }
 
-    pub fn tell_all(&mut self, order: &Order) {
+    pub(crate) fn tell_all(&mut self, order: &Order) {
         for rank in &mut self.ranks {
             rank.tell(order);
         }
     }
 
-    pub fn all_answer(&mut self, reply: &Reply) {
+    pub(crate) fn all_answer(&mut self, reply: &Reply) {
         for (rank, process) in self.ranks.iter_mut().enumerate() {
             assert_eq!(process.hear(), *reply, "from rank {rank}");
         }
     }
 
     /// Every rank but the lost one ends its call with the loss within `limit` of `since`.
-    pub fn all_lose(&mut self, lost: usize, since: Instant, limit: Duration) {
-        let survivors = self.ranks.iter_mut().enumerate().filter(|(r, _)| *r != lost);
+    pub(crate) fn all_lose(&mut self, lost: usize, since: Instant, limit: Duration) {
+        let survivors = self
+            .ranks
+            .iter_mut()
+            .enumerate()
+            .filter(|(r, _)| *r != lost);
         for (rank, process) in survivors {
             let Reply::Lost {
                 rank: named,
@@ -206,7 +210,7 @@ impl Fleet {
 }
 
 /// Processes with this fleet's name in their environment.
-pub fn processes_of(fleet: &str) -> Vec<i32> {
+pub(crate) fn processes_of(fleet: &str) -> Vec<i32> {
     let marker = format!("{FLEET}={fleet}");
     let entries = std::fs::read_dir("/proc").expect("/proc");
     entries

@@ -7,41 +7,40 @@ use carole_plan::{Member, Membership};
 use serde::{Deserialize, Serialize};
 
 /// Replies begin with this; other lines of a rank are its log.
-pub const MARK: &str = "@ ";
+pub(crate) const MARK: &str = "@ ";
 /// The environment variable that makes the test binary a rank; its value names the fleet.
-pub const FLEET: &str = "CAROLE_TEST_FLEET";
+pub(crate) const FLEET: &str = "CAROLE_TEST_FLEET";
 /// The environment variable with the rank's slot.
-pub const SLOT: &str = "CAROLE_TEST_SLOT";
+pub(crate) const SLOT: &str = "CAROLE_TEST_SLOT";
 
 /// How the sessions of a test behave.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// TCP between all ranks.
-    pub tcp: bool,
+    pub(crate) tcp: bool,
     /// The heartbeat limit in seconds.
-    pub heartbeat: f64,
+    pub(crate) heartbeat: f64,
     /// The stall limit in seconds.
-    pub stall: f64,
+    pub(crate) stall: f64,
 }
 
 impl Settings {
-    pub const LOCAL: Self = Self {
+    pub(crate) const LOCAL: Self = Self {
         tcp: false,
         heartbeat: 5.0,
         stall: 10.0,
     };
-    pub const TCP: Self = Self {
+    pub(crate) const TCP: Self = Self {
         tcp: true,
         ..Self::LOCAL
     };
 
-    pub fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         Options {
             stall: Duration::from_secs_f64(self.stall),
             heartbeat: Duration::from_secs_f64(self.heartbeat),
             // Whatever goes wrong, a rank does not outlive its test by much.
             timeout: Duration::from_secs(60),
-            form: Duration::from_secs(30),
             transport: if self.tcp {
                 Transport::Tcp
             } else {
@@ -54,7 +53,7 @@ impl Settings {
 
 /// What a rank is told to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Order {
+pub(crate) enum Order {
     /// Form a session; the one before is dropped.
     Form(Membership, Settings),
     /// Reduce `length` ones and report.
@@ -69,7 +68,7 @@ pub enum Order {
 
 /// What a rank answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// It listens.
     Listening(Member),
     /// The session is there.

@@ -37,7 +37,8 @@ fn reduce(session: &Session, name: Option<&str>, length: usize) -> Result<f32, E
         None => world.call(),
     };
     call.all_reduce(&mut tensor, ReduceOp::Sum)?;
-    assert!(tensor.iter().all(|value| *value == tensor[0]));
+    let first = tensor[0].to_bits();
+    assert!(tensor.iter().all(|value| value.to_bits() == first));
     Ok(tensor[0])
 }
 
@@ -52,13 +53,16 @@ fn start_reduce(session: &Session, name: &str, length: usize) -> Result<f32, Err
 }
 
 /// Runs until the standard input ends.
-pub fn run() {
+pub(crate) fn run() {
     tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(std::io::stdout)
         .init();
     let fleet = std::env::var(FLEET).expect("a fleet");
-    let slot: u16 = std::env::var(SLOT).expect("a slot").parse().expect("a slot");
+    let slot: u16 = std::env::var(SLOT)
+        .expect("a slot")
+        .parse()
+        .expect("a slot");
     let incarnation = u128::from_str_radix(&fleet, 16).expect("a number") + u128::from(slot);
     let id = PeerId::new("host-a", slot, incarnation);
     let peer = Peer::bind(id, "processes", b"a token", IpAddr::V4(Ipv4Addr::LOCALHOST))

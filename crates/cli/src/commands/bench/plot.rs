@@ -15,7 +15,7 @@ const BOTTOM: f64 = 56.0;
 const LEGEND_COLUMNS: usize = 4;
 const LEGEND_LINE: f64 = 22.0;
 /// The least distance of labels on the axis of sizes.
-const LABEL_ROOM: f64 = 54.0;
+const LABEL_ROOM: f64 = 46.0;
 /// Told apart with the common deficiencies of colour vision (Okabe and Ito), black first.
 const COLOURS: [&str; 7] = [
     "#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
