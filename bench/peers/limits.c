@@ -97,7 +97,8 @@ static void copy_nontemporal(char *to, const char *from, size_t bytes)
 {
     for (size_t i = 0; i + 64 <= bytes; i += 64)
         for (size_t j = 0; j < 64; j += 16)
-            _mm_stream_si128((__m128i *)(to + i + j), _mm_load_si128((const __m128i *)(from + i + j)));
+            _mm_stream_si128((__m128i *)(to + i + j),
+                             _mm_load_si128((const __m128i *)(from + i + j)));
     _mm_sfence();
 }
 #endif

@@ -42,7 +42,8 @@ static float *floats(size_t count)
 {
     float *p = malloc((count ? count : 1) * sizeof(float));
     if (!p) fail("out of memory");
-    memset(p, 1, count * sizeof(float)); /* not 0, which a compiler may leave to calloc: pages now */
+    memset(p, 1,
+           count * sizeof(float)); /* not 0, which a compiler may leave to calloc: pages now */
     return p;
 }
 
@@ -67,11 +68,18 @@ static int matches(const float *from, size_t count, size_t start, int factor)
 }
 
 enum op {
-    ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, BARRIER, LIST_EACH, LIST_BATCH, LIST_FUSED,
+    ALL_REDUCE,
+    BROADCAST,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    BARRIER,
+    LIST_EACH,
+    LIST_BATCH,
+    LIST_FUSED,
     UNKNOWN
 };
 static const char *const names[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter",
-                                    "barrier", "list_each", "list_batch", "list_fused"};
+                                    "barrier",    "list_each", "list_batch", "list_fused"};
 
 /* What one run of the benchmark works on; `in` and `out` are the same buffer when in place. */
 struct work {
@@ -88,7 +96,8 @@ struct work {
 
 static void all_reduce(const float *from, float *to, size_t count)
 {
-    MPI_Allreduce(from == to ? MPI_IN_PLACE : from, to, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(from == to ? MPI_IN_PLACE : from, to, (int)count, MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
 }
 
 static void list_each(struct work *w)
@@ -119,19 +128,32 @@ static void run_once(struct work *w)
 {
     const MPI_Comm all = MPI_COMM_WORLD;
     switch (w->op) {
-    case ALL_REDUCE: all_reduce(w->in, w->out, w->count); break;
-    case BROADCAST: MPI_Bcast(w->in, (int)w->count, MPI_FLOAT, 0, all); break;
+    case ALL_REDUCE:
+        all_reduce(w->in, w->out, w->count);
+        break;
+    case BROADCAST:
+        MPI_Bcast(w->in, (int)w->count, MPI_FLOAT, 0, all);
+        break;
     case ALL_GATHER:
         MPI_Allgather(w->in, (int)w->count, MPI_FLOAT, w->out, (int)w->count, MPI_FLOAT, all);
         break;
     case REDUCE_SCATTER:
         MPI_Reduce_scatter_block(w->in, w->out, (int)w->out_count, MPI_FLOAT, MPI_SUM, all);
         break;
-    case BARRIER: MPI_Barrier(all); break;
-    case LIST_EACH: list_each(w); break;
-    case LIST_BATCH: list_batch(w); break;
-    case LIST_FUSED: list_fused(w); break;
-    case UNKNOWN: break;
+    case BARRIER:
+        MPI_Barrier(all);
+        break;
+    case LIST_EACH:
+        list_each(w);
+        break;
+    case LIST_BATCH:
+        list_batch(w);
+        break;
+    case LIST_FUSED:
+        list_fused(w);
+        break;
+    case UNKNOWN:
+        break;
     }
 }
 
@@ -141,9 +163,12 @@ static int right(const struct work *w)
     const int sum = ranks * (ranks + 1) / 2;
     int good = 1;
     switch (w->op) {
-    case BARRIER: return 1;
-    case ALL_REDUCE: return matches(w->out, w->count, 0, sum);
-    case BROADCAST: return matches(w->out, w->count, 0, 1);
+    case BARRIER:
+        return 1;
+    case ALL_REDUCE:
+        return matches(w->out, w->count, 0, sum);
+    case BROADCAST:
+        return matches(w->out, w->count, 0, 1);
     case REDUCE_SCATTER:
         return matches(w->out, w->out_count, (size_t)rank * w->out_count, sum);
     case ALL_GATHER:
@@ -209,7 +234,9 @@ static void measure(struct work *w, double seconds)
     }
     if (!w->tensors && w->bytes < BATCH_BELOW) {
         const double wanted = BATCH_SECONDS / (fastest > 1e-8 ? fastest : 1e-8);
-        batch = agreed(wanted > MAX_BATCH ? MAX_BATCH : wanted < MIN_BATCH ? MIN_BATCH : (int)wanted);
+        batch = agreed(wanted > MAX_BATCH   ? MAX_BATCH
+                       : wanted < MIN_BATCH ? MIN_BATCH
+                                            : (int)wanted);
     }
 
     /* Samples are taken about a tenth of the budget at a time, until it is spent. */
@@ -303,8 +330,9 @@ int main(int argc, char **argv)
     }
     if (op >= LIST_EACH) measure_list(op, counts, seconds);
     else if (op == BARRIER) measure_size(op, 0, 0, seconds);
-    else while (*sizes)
-        measure_size(op, next_number(&sizes), !strcmp(placement, "separate"), seconds);
+    else
+        while (*sizes)
+            measure_size(op, next_number(&sizes), !strcmp(placement, "separate"), seconds);
     MPI_Finalize();
     return 0;
 }

@@ -43,8 +43,8 @@ int main(void)
         carole_options options = CAROLE_OPTIONS_INIT;
         options.name = "grad/17";
         size_t count = rank == 1 ? 8 : 4;
-        carole_result result = carole_all_reduce(session, tensor, tensor, count, CAROLE_F32,
-                                                 CAROLE_SUM, &options);
+        carole_result result =
+            carole_all_reduce(session, tensor, tensor, count, CAROLE_F32, CAROLE_SUM, &options);
         expect(result, CAROLE_ERROR_MISMATCH, "grad/17");
         expect(result, CAROLE_ERROR_MISMATCH, "rank 1");
         if (rank == 0) printf("mismatch: %s\n", carole_last_error());

@@ -38,7 +38,12 @@ impl Arena {
         let file = sys::memfd(c"carole-arena", bytes).context("making an arena")?;
         let mapping = Mapping::shared(file.as_fd(), bytes, false).context("mapping an arena")?;
         let skew = usize::from(slot % 12) * 5 * 64;
-        Ok(Self { file, mapping, free: Mutex::new(vec![(0, bytes)]), skew })
+        Ok(Self {
+            file,
+            mapping,
+            free: Mutex::new(vec![(0, bytes)]),
+            skew,
+        })
     }
 
     pub(crate) fn file(&self) -> &OwnedFd {
@@ -53,7 +58,10 @@ impl Arena {
     }
 
     fn allocate(&self, bytes: usize) -> Option<usize> {
-        let wanted = bytes.checked_add(self.skew)?.checked_next_multiple_of(PAGE)?.max(PAGE);
+        let wanted = bytes
+            .checked_add(self.skew)?
+            .checked_next_multiple_of(PAGE)?
+            .max(PAGE);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let index = free.iter().position(|(_, room)| *room >= wanted)?;
         let (offset, room) = free[index];
@@ -119,13 +127,22 @@ impl<T: Element> SharedTensor<T> {
         };
         let bytes = length.checked_mul(size_of::<T>()).ok_or_else(invalid)?;
         let offset = arena.allocate(bytes).ok_or_else(invalid)?;
-        Ok(Self { arena, offset, length, element: PhantomData })
+        Ok(Self {
+            arena,
+            offset,
+            length,
+            element: PhantomData,
+        })
     }
 }
 
 impl<T> SharedTensor<T> {
     fn pointer(&self) -> *mut T {
-        self.arena.mapping.pointer().wrapping_add(self.offset + self.arena.skew).cast()
+        self.arena
+            .mapping
+            .pointer()
+            .wrapping_add(self.offset + self.arena.skew)
+            .cast()
     }
 }
 
@@ -148,7 +165,8 @@ impl<T> std::ops::DerefMut for SharedTensor<T> {
 
 impl<T> Drop for SharedTensor<T> {
     fn drop(&mut self) {
-        self.arena.release(self.offset, self.length * size_of::<T>());
+        self.arena
+            .release(self.offset, self.length * size_of::<T>());
     }
 }
 
@@ -164,19 +182,28 @@ mod tests {
     #[test]
     fn freed_memory_is_zero_and_used_again() {
         let arena = Arc::new(Arena::new(3).unwrap());
-        let mut tensors: Vec<SharedTensor<f32>> =
-            (1..20).map(|n| SharedTensor::new(Arc::clone(&arena), n * 1000).unwrap()).collect();
+        let mut tensors: Vec<SharedTensor<f32>> = (1..20)
+            .map(|n| SharedTensor::new(Arc::clone(&arena), n * 1000).unwrap())
+            .collect();
         for (index, tensor) in tensors.iter_mut().enumerate() {
             tensor.fill(index as f32);
         }
         for (index, tensor) in tensors.iter().enumerate() {
             assert!(tensor.iter().all(|value| *value == index as f32));
-            assert!(arena.offset_of(tensor.as_ptr().cast(), tensor.len() * 4).is_some());
+            assert!(
+                arena
+                    .offset_of(tensor.as_ptr().cast(), tensor.len() * 4)
+                    .is_some()
+            );
         }
         while !tensors.is_empty() {
             tensors.swap_remove(tensors.len() / 2);
         }
-        assert_eq!(arena.free.lock().unwrap().len(), 1, "everything is one range again");
+        assert_eq!(
+            arena.free.lock().unwrap().len(),
+            1,
+            "everything is one range again"
+        );
         let tensor = SharedTensor::<f32>::new(Arc::clone(&arena), 50_000).unwrap();
         assert!(tensor.iter().all(|value| *value == 0.0));
         let stranger = [0u8; 64];

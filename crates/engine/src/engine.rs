@@ -102,7 +102,9 @@ impl Engine {
             socket.finish();
         }
         let until = Instant::now() + LINGER;
-        self.work().lingering.extend(sockets.into_iter().map(|socket| (socket, until)));
+        self.work()
+            .lingering
+            .extend(sockets.into_iter().map(|socket| (socket, until)));
         self.ring();
     }
 
@@ -152,7 +154,8 @@ impl Rounds {
             let mut work = engine.work();
             self.started.append(&mut work.started);
             let now = Instant::now();
-            work.lingering.retain(|(socket, until)| now < *until && socket.drain());
+            work.lingering
+                .retain(|(socket, until)| now < *until && socket.drain());
             work.sessions.retain(|session| session.strong_count() > 0);
             let sessions: Vec<Arc<Inner>> =
                 work.sessions.iter().filter_map(Weak::upgrade).collect();
@@ -166,7 +169,9 @@ impl Rounds {
             watching.push(watch(session));
         }
         let moved = self.poll_started();
-        if !self.started.is_empty() {
+        if self.started.is_empty() {
+            self.waiter = None;
+        } else {
             let waiter = self.waiter.get_or_insert_with(|| {
                 Waiter::new(Patience {
                     spins: 20,
@@ -182,8 +187,6 @@ impl Rounds {
                 Step::Yield => return Plan::Yield,
                 Step::Park(_) => {}
             }
-        } else {
-            self.waiter = None;
         }
         // Announce first, look once more, then sleep: a bell in between is not missed.
         let mut asleep = Vec::new();

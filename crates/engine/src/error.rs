@@ -15,7 +15,7 @@ pub enum Error {
     #[error("lost rank {rank} ({peer}) in generation {generation} during {operation}: {reason}")]
     PeerLost {
         /// Who was lost.
-        peer: PeerId,
+        peer: Box<PeerId>,
         /// Its rank in the session.
         rank: usize,
         /// The session's generation.

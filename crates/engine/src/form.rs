@@ -38,7 +38,11 @@ impl Peer {
         let engine = Engine::start().context("starting the engine thread")?;
         engine.serve(Arc::clone(&server));
         let arena = Arc::new(Arena::new(server.peer.slot)?);
-        Ok(Self { server, engine, arena })
+        Ok(Self {
+            server,
+            engine,
+            arena,
+        })
     }
 
     /// Who this is.
@@ -192,7 +196,12 @@ impl Peer {
         let mapping =
             Mapping::shared(memory.as_fd(), bytes, true).context("mapping shared memory")?;
         let board = Board::new(Arc::new(mapping), ranks.len(), me);
-        Ok(Some(Local::new(board, bells, arenas, Some(Arc::clone(&self.arena)))))
+        Ok(Some(Local::new(
+            board,
+            bells,
+            arenas,
+            Some(Arc::clone(&self.arena)),
+        )))
     }
 }
 

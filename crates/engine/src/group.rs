@@ -30,7 +30,9 @@ impl GroupInner {
         hosts: Vec<usize>,
     ) -> Self {
         let identity = group_identity(tag, &ranks);
-        let local_others = local.as_ref().map_or(0, |members| crate::local::others(members, me));
+        let local_others = local
+            .as_ref()
+            .map_or(0, |members| crate::local::others(members, me));
         Self {
             identity,
             ranks,

@@ -319,11 +319,13 @@ impl Hierarchy {
                 Some(attendance) => Ok(attendance),
                 None => {
                     let key = self.part.part(stage, 0);
-                    Attendance::open(&party, key, self.descriptor, Space::Bytes(WINDOW_BYTES)).map(|mut a| {
-                        let staged = transfer.prepare(&party, &a);
-                        a.post(&party, staged, true);
-                        attendance.insert(a)
-                    })
+                    Attendance::open(&party, key, self.descriptor, Space::Bytes(WINDOW_BYTES)).map(
+                        |mut a| {
+                            let staged = transfer.prepare(&party, &a);
+                            a.post(&party, staged, true);
+                            attendance.insert(a)
+                        },
+                    )
                 }
             };
             match opened {

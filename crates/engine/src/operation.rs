@@ -145,7 +145,10 @@ impl Ended {
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "small operations must not touch the heap")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "small operations must not touch the heap"
+)]
 enum Body {
     /// Members only meet.
     Meet,
@@ -161,7 +164,10 @@ enum Body {
     Tree(Box<Tree>),
 }
 
-#[expect(clippy::large_enum_variant, reason = "small operations must not touch the heap")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "small operations must not touch the heap"
+)]
 enum State {
     /// Waiting for a slot.
     Opening,
@@ -531,7 +537,8 @@ impl Operation {
                     .filter(|rank| *rank != inner.rank);
                 // Started operations of a hierarchy also wait for local peers: look often.
                 let limit = match (&self.body, &self.state) {
-                    (Body::Hierarchy(_), _) | (Body::Tree(_), State::Opening | State::Running(_)) => {
+                    (Body::Hierarchy(_), _)
+                    | (Body::Tree(_), State::Opening | State::Running(_)) => {
                         limit.min(Duration::from_millis(1))
                     }
                     _ => limit,
@@ -657,8 +664,7 @@ fn remote_body(
         let ranks = group.ranks.clone();
         let spans = (send, recv);
         let (codec, all) = (request.codec, (0, whole));
-        let compressed =
-            Compressed::new(key, descriptor, codec, combine, spans, all, ranks, me);
+        let compressed = Compressed::new(key, descriptor, codec, combine, spans, all, ranks, me);
         return Body::Compressed(Box::new(compressed));
     }
     let form = match kind {

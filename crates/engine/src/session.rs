@@ -200,7 +200,10 @@ impl Inner {
 
     pub(crate) fn check_usable(&self) -> Result<()> {
         if sys::forks() != self.forks {
-            return Err(Error::Forked { owner: self.process, process: std::process::id() });
+            return Err(Error::Forked {
+                owner: self.process,
+                process: std::process::id(),
+            });
         }
         Ok(())
     }
@@ -274,7 +277,7 @@ impl Inner {
 
     fn lost_error(&self, loss: Loss, operation: String) -> Error {
         Error::PeerLost {
-            peer: self.peers[loss.rank].clone(),
+            peer: Box::new(self.peers[loss.rank].clone()),
             rank: loss.rank,
             generation: self.generation,
             operation,
@@ -287,7 +290,10 @@ impl Inner {
         if self.anyone_departed.load(Ordering::Acquire) {
             let gone = |rank: &&usize| self.departed[**rank].load(Ordering::Acquire);
             if let Some(rank) = ranks.iter().copied().find(|rank| gone(&rank)) {
-                let loss = Loss { rank, reason: "it left the session".into() };
+                let loss = Loss {
+                    rank,
+                    reason: "it left the session".into(),
+                };
                 return Some(self.lost_error(loss, operation));
             }
         }

@@ -194,10 +194,7 @@ impl Store {
             frame.length = payload.len() as u32;
             frame.offset = id;
             frame.extra = (bytes.len() - at) as u64;
-            while streams
-                .connection(rank)
-                .is_ok_and(Connection::is_blocked)
-            {
+            while streams.connection(rank).is_ok_and(Connection::is_blocked) {
                 if let Some(error) = inner.loss_of(&[rank], operation()) {
                     return Err(error);
                 }

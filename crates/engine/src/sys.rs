@@ -449,15 +449,28 @@ pub(crate) unsafe fn receive(
 pub(crate) fn punch_hole(fd: BorrowedFd<'_>, offset: usize, bytes: usize) {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: plain call on a borrowed descriptor; a failure only keeps the memory.
-    unsafe { libc::fallocate(fd.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
+    unsafe {
+        libc::fallocate(
+            fd.as_raw_fd(),
+            mode,
+            offset as libc::off_t,
+            bytes as libc::off_t,
+        )
+    };
 }
 
 /// Bytes of physical memory.
 pub(crate) fn physical_memory() -> usize {
     // SAFETY: takes no pointers.
-    let (pages, size) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(4096))
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    usize::try_from(pages)
+        .unwrap_or(0)
+        .saturating_mul(usize::try_from(size).unwrap_or(4096))
 }
 
 /// How often this process has been forked off since the count began: changes in a forked child,

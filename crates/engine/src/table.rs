@@ -38,7 +38,10 @@ impl Table {
             let rule = table.local_rule(ranks, cores);
             *entry = (rule.flat_bytes, rule.chunk_bytes);
         }
-        Self { local, flat_across: table.flat_across_bytes }
+        Self {
+            local,
+            flat_across: table.flat_across_bytes,
+        }
     }
 
     /// Whether a reduction across hosts is small enough for everybody to send everything.
@@ -49,15 +52,25 @@ impl Table {
     #[inline]
     pub(crate) fn all_reduce(&self, bytes: usize, members: usize) -> Algorithm {
         let (flat, chunk) = self.local[members.min(MAX_LOCAL)];
-        if bytes <= flat { Algorithm::Flat } else { Algorithm::TwoPhase { chunk } }
+        if bytes <= flat {
+            Algorithm::Flat
+        } else {
+            Algorithm::TwoPhase { chunk }
+        }
     }
 }
 
 /// Tells the first rank's table to all members of the world.
 pub(crate) fn agree(world: &Group, mine: &AlgorithmTable, cores: usize) -> Result<Table> {
-    let mut words = if world.rank() == 0 { encode(mine, cores) } else { Vec::new() };
+    let mut words = if world.rank() == 0 {
+        encode(mine, cores)
+    } else {
+        Vec::new()
+    };
     let mut length = [words.len() as u64];
-    world.named("carole/table length").broadcast(&mut length, 0)?;
+    world
+        .named("carole/table length")
+        .broadcast(&mut length, 0)?;
     let length = length[0] as usize;
     if length > MOST_WORDS {
         return Err(Error::Form(format!("an algorithm table of {length} words")));
@@ -66,7 +79,9 @@ pub(crate) fn agree(world: &Group, mine: &AlgorithmTable, cores: usize) -> Resul
     world.named("carole/table").broadcast(&mut words, 0)?;
     let (table, cores) =
         decode(&words).ok_or_else(|| Error::Form("an algorithm table without meaning".into()))?;
-    table.validate().map_err(|error| Error::Form(error.to_string()))?;
+    table
+        .validate()
+        .map_err(|error| Error::Form(error.to_string()))?;
     Ok(Table::new(&table, cores))
 }
 
@@ -75,8 +90,18 @@ const MOST_WORDS: usize = 1024;
 fn encode(table: &AlgorithmTable, cores: usize) -> Vec<u64> {
     let mut words = vec![cores as u64, table.flat_across_bytes as u64];
     for rule in &table.local {
-        let LocalRule { ranks, crowded, flat_bytes, chunk_bytes } = *rule;
-        words.extend([ranks as u64, u64::from(crowded), flat_bytes as u64, chunk_bytes as u64]);
+        let LocalRule {
+            ranks,
+            crowded,
+            flat_bytes,
+            chunk_bytes,
+        } = *rule;
+        words.extend([
+            ranks as u64,
+            u64::from(crowded),
+            flat_bytes as u64,
+            chunk_bytes as u64,
+        ]);
     }
     words
 }
@@ -95,7 +120,13 @@ fn decode(words: &[u64]) -> Option<(AlgorithmTable, usize)> {
             chunk_bytes: rule[3] as usize,
         })
         .collect();
-    Some((AlgorithmTable { local, flat_across_bytes: head[1] as usize }, head[0] as usize))
+    Some((
+        AlgorithmTable {
+            local,
+            flat_across_bytes: head[1] as usize,
+        },
+        head[0] as usize,
+    ))
 }
 
 #[cfg(test)]

@@ -45,15 +45,36 @@ fn round(world: &Group, buffers: &mut Buffers) {
     let size = world.size();
     for length in [1usize, 200, 3000, 50_000, 500_000] {
         world.call().barrier().unwrap();
-        world.call().all_reduce(&mut buffers.tensor[..length], ReduceOp::Sum).unwrap();
-        world.named("grad").all_reduce(&mut buffers.tensor[..length], ReduceOp::Max).unwrap();
-        world.call().broadcast(&mut buffers.tensor[..length], 1).unwrap();
+        world
+            .call()
+            .all_reduce(&mut buffers.tensor[..length], ReduceOp::Sum)
+            .unwrap();
+        world
+            .named("grad")
+            .all_reduce(&mut buffers.tensor[..length], ReduceOp::Max)
+            .unwrap();
+        world
+            .call()
+            .broadcast(&mut buffers.tensor[..length], 1)
+            .unwrap();
         let part = length / size;
-        let (send, recv) = (&buffers.tensor[..part], &mut buffers.gathered[..part * size]);
+        let (send, recv) = (
+            &buffers.tensor[..part],
+            &mut buffers.gathered[..part * size],
+        );
         world.call().all_gather(send, recv).unwrap();
-        let (send, recv) = (&buffers.gathered[..part * size], &mut buffers.tensor[..part]);
-        world.call().reduce_scatter(send, recv, ReduceOp::Sum).unwrap();
-        world.call().reduce(&mut buffers.tensor[..length], ReduceOp::Sum, 0).unwrap();
+        let (send, recv) = (
+            &buffers.gathered[..part * size],
+            &mut buffers.tensor[..part],
+        );
+        world
+            .call()
+            .reduce_scatter(send, recv, ReduceOp::Sum)
+            .unwrap();
+        world
+            .call()
+            .reduce(&mut buffers.tensor[..length], ReduceOp::Sum, 0)
+            .unwrap();
     }
 }
 
@@ -61,8 +82,10 @@ fn round(world: &Group, buffers: &mut Buffers) {
 fn collectives_on_one_host_take_no_memory_after_the_first() {
     let counts = spawn(3, |session| {
         let world = session.world();
-        let mut buffers =
-            Buffers { tensor: vec![0.5; 500_000], gathered: vec![0.0; 1_500_000] };
+        let mut buffers = Buffers {
+            tensor: vec![0.5; 500_000],
+            gathered: vec![0.0; 1_500_000],
+        };
         for _ in 0..3 {
             round(&world, &mut buffers);
         }
@@ -78,5 +101,8 @@ fn collectives_on_one_host_take_no_memory_after_the_first() {
         after - before
     });
     // The engine threads may wake once or twice for their heartbeat; they do not move data here.
-    assert!(counts.iter().all(|count| *count < 20), "allocations while 20 rounds ran: {counts:?}");
+    assert!(
+        counts.iter().all(|count| *count < 20),
+        "allocations while 20 rounds ran: {counts:?}"
+    );
 }

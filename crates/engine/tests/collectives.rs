@@ -375,7 +375,11 @@ fn tensors_in_shared_memory_are_reduced_where_they_lie() {
             // Some tensors in shared memory, some not.
             let mut private = filled(world.rank(), length);
             tensor.copy_from_slice(&private);
-            let mixed = if world.rank() % 2 == 0 { &mut tensor[..] } else { &mut private[..] };
+            let mixed = if world.rank() % 2 == 0 {
+                &mut tensor[..]
+            } else {
+                &mut private[..]
+            };
             world.call().all_reduce(mixed, ReduceOp::Sum).unwrap();
             for (index, got) in mixed.iter().enumerate() {
                 let sum: f32 = (0..world.size()).map(|rank| value(rank, index)).sum();

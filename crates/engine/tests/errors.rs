@@ -252,10 +252,15 @@ fn an_aborted_operation_ends_on_every_rank() {
             let world = session.world();
             if world.rank() == 0 {
                 let call = world.named("never");
-                let pending = call.start_all_reduce(vec![1.0f32; 50_000], ReduceOp::Sum).unwrap();
+                let pending = call
+                    .start_all_reduce(vec![1.0f32; 50_000], ReduceOp::Sum)
+                    .unwrap();
                 assert!(!pending.test(), "nobody else has come");
                 pending.abort();
-                assert!(matches!(pending.wait(), Err(Error::Aborted { rank: 0, .. })));
+                assert!(matches!(
+                    pending.wait(),
+                    Err(Error::Aborted { rank: 0, .. })
+                ));
                 world.named("gate").barrier().unwrap();
             } else {
                 world.named("gate").barrier().unwrap();
@@ -276,10 +281,16 @@ fn a_dropped_operation_ends_everywhere_and_its_memory_is_free() {
             let world = session.world();
             if world.rank() == 0 {
                 let call = world.named("dropped");
-                drop(call.start_all_reduce(vec![1.0f32; 300_000], ReduceOp::Sum).unwrap());
+                drop(
+                    call.start_all_reduce(vec![1.0f32; 300_000], ReduceOp::Sum)
+                        .unwrap(),
+                );
             } else {
                 let mut tensor = vec![1.0f32; 300_000];
-                match world.named("dropped").all_reduce(&mut tensor, ReduceOp::Sum) {
+                match world
+                    .named("dropped")
+                    .all_reduce(&mut tensor, ReduceOp::Sum)
+                {
                     // Through before rank 0 dropped it.
                     Ok(()) => assert_eq!(tensor[0], world.size() as f32),
                     Err(error) => assert!(matches!(error, Error::Aborted { .. }), "{error}"),

@@ -61,7 +61,12 @@ impl AlgorithmTable {
         let crowded = ranks > cores;
         let fits = |rule: &&LocalRule| rule.crowded == crowded && ranks <= rule.ranks;
         let last = AlgorithmTable::default().local[0];
-        *self.local.iter().find(fits).or(self.local.last()).unwrap_or(&last)
+        *self
+            .local
+            .iter()
+            .find(fits)
+            .or(self.local.last())
+            .unwrap_or(&last)
     }
 
     /// Checks what a person or another peer wrote.
@@ -78,11 +83,17 @@ impl AlgorithmTable {
                 ));
             }
             if rule.flat_bytes > 1 << 20 {
-                return bad(format!("local[{index}].flat_bytes is {}, above 1 MiB", rule.flat_bytes));
+                return bad(format!(
+                    "local[{index}].flat_bytes is {}, above 1 MiB",
+                    rule.flat_bytes
+                ));
             }
         }
         if self.flat_across_bytes > 16 << 20 {
-            return bad(format!("flat_across_bytes is {}, above 16 MiB", self.flat_across_bytes));
+            return bad(format!(
+                "flat_across_bytes is {}, above 16 MiB",
+                self.flat_across_bytes
+            ));
         }
         Ok(())
     }
@@ -97,7 +108,10 @@ mod tests {
         let table = AlgorithmTable::default();
         table.validate().unwrap();
         let text = serde_json::to_string(&table).unwrap();
-        assert_eq!(serde_json::from_str::<AlgorithmTable>(&text).unwrap(), table);
+        assert_eq!(
+            serde_json::from_str::<AlgorithmTable>(&text).unwrap(),
+            table
+        );
     }
 
     #[test]
@@ -106,7 +120,11 @@ mod tests {
         assert_eq!(table.local_rule(2, 16), table.local[0]);
         assert_eq!(table.local_rule(3, 16), table.local[1]);
         assert_eq!(table.local_rule(8, 2), table.local[5]);
-        assert_eq!(table.local_rule(100, 2), table.local[5], "beyond all rules: the last");
+        assert_eq!(
+            table.local_rule(100, 2),
+            table.local[5],
+            "beyond all rules: the last"
+        );
     }
 
     #[test]
@@ -115,6 +133,13 @@ mod tests {
         table.local[2].chunk_bytes = 1000;
         let text = table.validate().unwrap_err().to_string();
         assert!(text.contains("local[2].chunk_bytes is 1000"), "{text}");
-        assert!(AlgorithmTable { local: Vec::new(), ..table }.validate().is_err());
+        assert!(
+            AlgorithmTable {
+                local: Vec::new(),
+                ..table
+            }
+            .validate()
+            .is_err()
+        );
     }
 }

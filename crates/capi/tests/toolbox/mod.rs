@@ -64,7 +64,7 @@ fn build(arguments: &[&str]) -> Vec<PathBuf> {
         "build",
         "--quiet",
         "--message-format",
-        "json",
+        "json-render-diagnostics",
         "--profile",
         profile,
     ]);

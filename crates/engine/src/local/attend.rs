@@ -137,7 +137,11 @@ impl Attendance {
         let local = usize::from(party.members[member]);
         let consumed = |slot| party.local.consumed(local, slot);
         self.missing >> member & 1 == 1
-            && party.local.board.find(local, self.key, true, consumed).is_none()
+            && party
+                .local
+                .board
+                .find(local, self.key, true, consumed)
+                .is_none()
     }
 
     /// Members that have not arrived, as session ranks.

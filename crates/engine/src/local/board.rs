@@ -16,7 +16,10 @@
 //! reads the key between two equal reads of `state`.
 
 #![expect(unsafe_code, reason = "typed access to a shared mapping")]
-#![expect(clippy::cast_ptr_alignment, reason = "the layout aligns what it places")]
+#![expect(
+    clippy::cast_ptr_alignment,
+    reason = "the layout aligns what it places"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
@@ -330,7 +333,8 @@ impl Board {
         line.settings.store(descriptor.settings, Ordering::Relaxed);
         if slot != Self::home(key) {
             let bell = self.bell(self.me);
-            bell.high_water.fetch_max(u32::from(slot) + 1, Ordering::Relaxed);
+            bell.high_water
+                .fetch_max(u32::from(slot) + 1, Ordering::Relaxed);
             bell.displaced.fetch_add(1, Ordering::Release);
         }
     }

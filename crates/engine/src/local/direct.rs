@@ -43,11 +43,21 @@ impl Direct {
                 own
             } else {
                 let (place, _) = attendance.place_of(party, member);
-                let Place::Arena { offset, .. } = place else { return None };
-                party.local.arena(party.members[member].into(), offset, bytes)?
+                let Place::Arena { offset, .. } = place else {
+                    return None;
+                };
+                party
+                    .local
+                    .arena(party.members[member].into(), offset, bytes)?
             };
         }
-        Some(Self { combine, bytes, tensors, done: false, others_done: false })
+        Some(Self {
+            combine,
+            bytes,
+            tensors,
+            done: false,
+            others_done: false,
+        })
     }
 
     /// Does the own segment, then waits for the others; true when all are done.
@@ -66,11 +76,13 @@ impl Direct {
             party.wake_others();
             *progressed = true;
         }
-        self.others_done = (0..party.size()).filter(|member| *member != party.me).all(|member| {
-            let rank = party.members[member].into();
-            let slot = party.local.board.slot(rank, attendance.slot_of(member));
-            slot.reduced.load(Ordering::Acquire) == 1
-        });
+        self.others_done = (0..party.size())
+            .filter(|member| *member != party.me)
+            .all(|member| {
+                let rank = party.members[member].into();
+                let slot = party.local.board.slot(rank, attendance.slot_of(member));
+                slot.reduced.load(Ordering::Acquire) == 1
+            });
         self.others_done
     }
 
@@ -79,17 +91,27 @@ impl Direct {
         let segment = self.bytes.div_ceil(members).next_multiple_of(64);
         let begin = (party.me * segment).min(self.bytes);
         let bytes = segment.min(self.bytes - begin);
-        let store =
-            if self.bytes >= STREAMING_BYTES { Store::Streaming } else { Store::Cached };
+        let store = if self.bytes >= STREAMING_BYTES {
+            Store::Streaming
+        } else {
+            Store::Cached
+        };
         let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
-        let mut destinations =
-            [Destination { pointer: std::ptr::null_mut(), store: Store::Cached }; MAX_LOCAL];
+        let mut destinations = [Destination {
+            pointer: std::ptr::null_mut(),
+            store: Store::Cached,
+        }; MAX_LOCAL];
         for member in 0..members {
             let pointer = self.tensors[member].wrapping_add(begin);
             sources[member] = pointer;
             destinations[member] = Destination { pointer, store };
         }
-        let Combine { dtype, op, scale, divisor } = self.combine;
+        let Combine {
+            dtype,
+            op,
+            scale,
+            divisor,
+        } = self.combine;
         // SAFETY: all members are in this operation with tensors of `bytes` bytes in arenas that
         // are mapped here, and only this member touches its segment; each source is exactly one
         // of the destinations.

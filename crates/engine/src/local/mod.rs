@@ -15,8 +15,8 @@ pub(crate) mod reduce;
 pub(crate) mod transfer;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::arena::Arena;
@@ -131,12 +131,7 @@ impl Local {
 
     /// Takes a slot for `key` and space for its payload, to be read by `readers`.
     #[inline]
-    pub(crate) fn open(
-        &self,
-        key: Key,
-        space: Space,
-        readers: u64,
-    ) -> Result<Ticket, Refusal> {
+    pub(crate) fn open(&self, key: Key, space: Space, readers: u64) -> Result<Ticket, Refusal> {
         let mut ledger = self.ledger();
         if !ledger.debts.is_empty() {
             self.pay_debts(&mut ledger);

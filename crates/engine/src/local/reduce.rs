@@ -227,41 +227,40 @@ impl Reduce {
         let mut recv = self.recv;
         self.send
             .visit(offset + begin, bytes, |own, distance, bytes| {
-                let run =
-                    |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
-                        let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
-                        for member in 0..members {
-                            sources[member] = base[member].wrapping_add(distance);
-                        }
-                        sources[me] = own;
-                        let mut destinations = [Destination {
-                            pointer: std::ptr::null_mut(),
-                            store: Store::Cached,
-                        }; 2];
-                        let mut count = 0;
-                        if let Some(target) = target {
-                            destinations[count].pointer = target;
-                            count += 1;
-                        }
-                        if shown {
-                            destinations[count].pointer = base[me].wrapping_add(distance);
-                            count += 1;
-                        }
-                        // SAFETY: the spans vouch for `own` and `target`, which are equal or disjoint; the
-                        // peers' segments were staged and stay until everybody has reduced; the own place
-                        // in the buffer was taken by everybody (see `poll`).
-                        unsafe {
-                            kernels::reduce(
-                                dtype,
-                                op,
-                                scale,
-                                divisor,
-                                &destinations[..count],
-                                &sources[..members],
-                                bytes / dtype.size(),
-                            );
-                        }
-                    };
+                let run = |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
+                    let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
+                    for member in 0..members {
+                        sources[member] = base[member].wrapping_add(distance);
+                    }
+                    sources[me] = own;
+                    let mut destinations = [Destination {
+                        pointer: std::ptr::null_mut(),
+                        store: Store::Cached,
+                    }; 2];
+                    let mut count = 0;
+                    if let Some(target) = target {
+                        destinations[count].pointer = target;
+                        count += 1;
+                    }
+                    if shown {
+                        destinations[count].pointer = base[me].wrapping_add(distance);
+                        count += 1;
+                    }
+                    // SAFETY: the spans vouch for `own` and `target`, which are equal or disjoint; the
+                    // peers' segments were staged and stay until everybody has reduced; the own place
+                    // in the buffer was taken by everybody (see `poll`).
+                    unsafe {
+                        kernels::reduce(
+                            dtype,
+                            op,
+                            scale,
+                            divisor,
+                            &destinations[..count],
+                            &sources[..members],
+                            bytes / dtype.size(),
+                        );
+                    }
+                };
                 if wanted {
                     recv.visit(offset + begin + distance, bytes, |target, inside, bytes| {
                         run(

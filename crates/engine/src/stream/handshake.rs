@@ -27,11 +27,11 @@ pub(crate) const PROOF: usize = 32;
 
 /// The secret that all members of a job share.
 #[derive(Clone)]
-pub struct Secret(hmac::Key);
+pub(crate) struct Secret(hmac::Key);
 
 impl Secret {
     /// A secret from the job's token.
-    pub fn new(token: &[u8]) -> Self {
+    pub(crate) fn new(token: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, token))
     }
 

@@ -139,7 +139,11 @@ impl Streams {
 
     /// What is left when the session is over.
     pub(crate) fn into_sockets(self) -> Vec<Socket> {
-        self.connections.into_iter().flatten().map(|connection| connection.socket).collect()
+        self.connections
+            .into_iter()
+            .flatten()
+            .map(|connection| connection.socket)
+            .collect()
     }
 
     /// Tells sleeping callers to look again.
