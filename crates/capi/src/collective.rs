@@ -109,8 +109,9 @@ pub unsafe extern "C" fn carole_all_reduce(
     unsafe { run(session, options, ALL_REDUCE, body) }
 }
 
-/// Combines a list of `count` tensors as carole_all_reduce does each, in one operation for each type
-/// of element among them. All ranks pass lists with as many elements of each type, in the same order.
+/// Combines a list of `count` tensors as carole_all_reduce does each, in one operation for each
+/// type of element among them. All ranks pass lists with as many elements of each type, in the same
+/// order.
 ///
 /// In place: each tensor's `recv` may be its `send`; otherwise no memory of the list may overlap.
 #[unsafe(no_mangle)]
@@ -132,8 +133,8 @@ pub unsafe extern "C" fn carole_all_reduce_list(
     unsafe { run(session, options, ALL_REDUCE_LIST, body) }
 }
 
-/// Combines the ranks' `send`, which has `count` elements for each rank; rank i of the group gets the
-/// i-th part of the result in `recv`, which has `count` elements.
+/// Combines the ranks' `send`, which has `count` elements for each rank; rank i of the group gets
+/// the i-th part of the result in `recv`, which has `count` elements.
 ///
 /// In place: `recv` may be this rank's own part of `send`, that is send + rank * count elements;
 /// otherwise they must not overlap.
@@ -177,9 +178,9 @@ pub unsafe extern "C" fn carole_all_gather(
     unsafe { run(session, options, ALL_GATHER, body) }
 }
 
-/// As carole_all_gather, with parts of different lengths: rank i of the group sends counts[i] elements.
-/// `counts` has one number for each rank and is the same everywhere; the parts follow one another in
-/// `recv`.
+/// As carole_all_gather, with parts of different lengths: rank i of the group sends counts[i]
+/// elements. `counts` has one number for each rank and is the same everywhere; the parts follow one
+/// another in `recv`.
 ///
 /// In place: `send` may be this rank's own part of `recv`; otherwise they must not overlap.
 #[unsafe(no_mangle)]
@@ -199,8 +200,8 @@ pub unsafe extern "C" fn carole_all_gather_v(
     unsafe { run(session, options, ALL_GATHER_V, body) }
 }
 
-/// The root gets everybody's `count` elements, as carole_all_gather orders them. `recv` is used at the
-/// root only and may be NULL elsewhere.
+/// The root gets everybody's `count` elements, as carole_all_gather orders them. `recv` is used at
+/// the root only and may be NULL elsewhere.
 ///
 /// In place: the root's `send` may be its own part of `recv`; otherwise they must not overlap.
 #[unsafe(no_mangle)]
@@ -243,8 +244,8 @@ pub unsafe extern "C" fn carole_scatter(
     unsafe { run(session, options, SCATTER, body) }
 }
 
-/// Rank i of the group sends the j-th part of its `send` to rank j, where it becomes the i-th part of
-/// `recv`. Both have `count` elements for each rank.
+/// Rank i of the group sends the j-th part of its `send` to rank j, where it becomes the i-th part
+/// of `recv`. Both have `count` elements for each rank.
 ///
 /// Not in place: `send` and `recv` must not overlap.
 #[unsafe(no_mangle)]
@@ -265,8 +266,8 @@ pub unsafe extern "C" fn carole_all_to_all(
 }
 
 /// As carole_all_to_all, with parts of different lengths: this rank sends send_counts[j] elements to
-/// rank j of the group and gets recv_counts[j] from it; the parts follow one another. The ranks compare
-/// their counts before data moves.
+/// rank j of the group and gets recv_counts[j] from it; the parts follow one another. The ranks
+/// compare their counts before data moves.
 ///
 /// Not in place: `send` and `recv` must not overlap.
 #[unsafe(no_mangle)]

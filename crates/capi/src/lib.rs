@@ -41,3 +41,11 @@ mod staged;
 pub mod start;
 pub mod store;
 pub mod transfer;
+
+// Handles go between C's threads, where no compiler looks.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<session::carole_session>();
+    shared::<group::carole_group>();
+    shared::<request::carole_request>();
+};

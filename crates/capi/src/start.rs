@@ -22,7 +22,8 @@ use crate::request::carole_request;
 use crate::scope::{Scope, start};
 use crate::session::carole_session;
 
-/// A barrier that does not hold the caller up: it is over when all ranks of the group have started it.
+/// A barrier that does not hold the caller up: it is over when all ranks of the group have started
+/// it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carole_start_barrier(
     session: *const carole_session,

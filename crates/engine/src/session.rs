@@ -321,7 +321,9 @@ impl Inner {
             .ranks
             .iter()
             .copied()
-            .filter(|rank| *rank != self.rank && operation.needs(self, group, *rank))
+            // In this order: what a member did before it left has arrived once it is seen to be gone.
+            .filter(|rank| *rank != self.rank && self.departed[*rank].load(Ordering::Acquire))
+            .filter(|rank| operation.needs(self, group, *rank))
             .collect();
         self.loss_of(&needed, label.to_string())
     }

@@ -374,11 +374,13 @@ fn dawdlers_make_room_for_newcomers_and_are_sent_away() {
 fn an_oversized_frame_ends_the_connection_and_takes_no_memory() {
     let _log = Log::begin();
     let before = resident_bytes();
+    let formed = std::sync::Barrier::new(3);
     let over = std::sync::Barrier::new(2);
     recorded(
         1,
         |session| {
             let session = session.unwrap();
+            formed.wait();
             if session.rank() == 1 {
                 let world = session.world();
                 let call = world.named("grad");
@@ -393,6 +395,7 @@ fn an_oversized_frame_ends_the_connection_and_takes_no_memory() {
         },
         |_, _, recording| {
             recording.handshake();
+            formed.wait();
             let mut header = [0u8; 48];
             header[..3].copy_from_slice(&[0x01, 0xca, 8]);
             header[4..8].copy_from_slice(&u32::MAX.to_le_bytes());

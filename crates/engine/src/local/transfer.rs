@@ -330,7 +330,11 @@ impl Transfer {
         }
         loop {
             let mut moved = false;
-            while self.taken < self.rounds_in && self.sources_ready(party, attendance) {
+            // In place, a round must be staged before its result overwrites it.
+            while self.taken < self.rounds_in
+                && (self.staged > self.taken || self.staged == self.rounds_out)
+                && self.sources_ready(party, attendance)
+            {
                 self.take(party, attendance);
                 moved = true;
             }
