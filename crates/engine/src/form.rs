@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use carole_plan::{Endpoint, Membership, PeerId};
+use carole_plan::{Endpoint, Member, Membership, PeerId};
 
 use crate::arena::{self, Arena};
 use crate::engine::Engine;
@@ -18,6 +18,7 @@ use crate::stream::Streams;
 use crate::stream::connection::Connection;
 use crate::stream::handshake::Secret;
 use crate::stream::socket::Socket;
+use crate::stream::tls::{Fingerprint, Identity, from_hex};
 use crate::sys::{self, Mapping};
 use crate::table;
 
@@ -34,7 +35,26 @@ pub struct Peer {
 impl Peer {
     /// Listens on `address` for the members of `job` that hold `token`.
     pub fn bind(peer: PeerId, job: &str, token: &[u8], address: IpAddr) -> Result<Self> {
-        let server = Arc::new(Server::bind(address, peer, job, Secret::new(token))?);
+        Self::listen(peer, job, token, address, None)
+    }
+
+    /// The same with TLS on all TCP connections: every member of the job must be bound so.
+    ///
+    /// The peer makes a key and a certificate of its own, whose fingerprint is registered as a part
+    /// of its [`endpoint`](Self::endpoint); no files and no authorities are needed.
+    pub fn bind_tls(peer: PeerId, job: &str, token: &[u8], address: IpAddr) -> Result<Self> {
+        Self::listen(peer, job, token, address, Some(Identity::new()?))
+    }
+
+    fn listen(
+        peer: PeerId,
+        job: &str,
+        token: &[u8],
+        address: IpAddr,
+        identity: Option<Identity>,
+    ) -> Result<Self> {
+        let server = Server::bind(address, peer, job, Secret::new(token), identity)?;
+        let server = Arc::new(server);
         let engine = Engine::start().context("starting the engine thread")?;
         engine.serve(Arc::clone(&server));
         let arena = Arc::new(Arena::new(server.peer.slot)?);
@@ -70,6 +90,11 @@ impl Peer {
         let mut sockets: Vec<Option<Socket>> = Vec::with_capacity(size);
         for (other, member) in membership.members.iter().enumerate() {
             let same_host = hosts[other] == hosts[rank];
+            let certificate = if same_host {
+                None
+            } else {
+                self.certificate_of(other, member)?
+            };
             sockets.push(match other.cmp(&rank) {
                 std::cmp::Ordering::Less => Some(connect(
                     &self.server,
@@ -78,12 +103,13 @@ impl Peer {
                     generation,
                     0,
                     same_host,
+                    certificate,
                     deadline,
                 )?),
                 std::cmp::Ordering::Equal => None,
                 std::cmp::Ordering::Greater => Some(
                     self.server
-                        .wait_for(generation, &member.peer, 0, deadline)
+                        .wait_for(generation, &member.peer, 0, certificate, deadline)
                         .ok_or_else(|| Error::Form(missing(other, &member.peer, options.form)))?,
                 ),
             });
@@ -128,6 +154,23 @@ impl Peer {
         session.inner.recorder.forget();
         tracing::debug!(rank, size, generation = %membership.generation, "session formed");
         Ok(session)
+    }
+
+    /// The certificate that a member on another host must show, where data travels over TLS.
+    fn certificate_of(&self, rank: usize, member: &Member) -> Result<Option<Fingerprint>> {
+        let problem = match (&self.server.identity, &member.endpoint.certificate) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(text)) => match from_hex(text) {
+                Some(fingerprint) => return Ok(Some(fingerprint)),
+                None => "registered a certificate's fingerprint that is no SHA-256",
+            },
+            (Some(_), None) => "does not use TLS, and this side does: all members must, or none",
+            (None, Some(_)) => "uses TLS, and this side does not: all members must, or none",
+        };
+        Err(Error::Refused {
+            address: member.peer.to_string(),
+            reason: format!("rank {rank} {problem}"),
+        })
     }
 
     /// The first rank of a host makes the memory; all ranks of the host get it and one another's

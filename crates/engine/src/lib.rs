@@ -9,6 +9,9 @@ pub mod dtype;
 mod engine;
 pub mod error;
 mod form;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod hierarchy;
 pub mod kernels;

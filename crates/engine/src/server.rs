@@ -19,15 +19,20 @@ use carole_plan::{Endpoint, PeerId};
 
 use crate::error::{Context, Error, Result};
 use crate::stream::handshake::{
-    ANSWER, Admission, Digest, HELLO, PROOF, Secret, answer, job_digest, nonce, peer_digest,
+    ANSWER, Admission, Digest, HELLO, Hello, PROOF, PROTOCOL, Secret, answer, job_digest, nonce,
+    peer_digest, prove,
 };
 use crate::stream::socket::Socket;
+use crate::stream::tls::{Fingerprint, Identity, to_hex};
 use crate::sys;
 
 /// Strangers that may be at the door at a time.
 const AT_THE_DOOR: usize = 64;
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// How the first message of a TLS client begins.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 
 /// A connection that has proven itself, by generation, peer and lane.
 type Admitted = HashMap<(u64, Digest, u16), Socket>;
@@ -38,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) job: Digest,
     pub(crate) secret: Secret,
     pub(crate) endpoint: Endpoint,
+    /// Where data travels over TLS.
+    pub(crate) identity: Option<Identity>,
     tcp: TcpListener,
     local: UnixListener,
     door: Mutex<Vec<Guest>>,
@@ -63,8 +70,14 @@ enum Step {
 }
 
 impl Server {
-    /// Listens on `address` (port 0: any) and on an abstract local socket.
-    pub(crate) fn bind(address: IpAddr, peer: PeerId, job: &str, secret: Secret) -> Result<Self> {
+    /// Listens on `address` (any port) and on an abstract local socket.
+    pub(crate) fn bind(
+        address: IpAddr,
+        peer: PeerId,
+        job: &str,
+        secret: Secret,
+        identity: Option<Identity>,
+    ) -> Result<Self> {
         let tcp = TcpListener::bind((address, 0)).context("listening for peers")?;
         tcp.set_nonblocking(true).context("listening for peers")?;
         let local_name = format!("carole-{:032x}", peer.incarnation);
@@ -78,13 +91,14 @@ impl Server {
             addresses: vec![tcp.local_addr().context("reading the own address")?],
             local: local_name,
             machine: sys::machine_identity().context("reading the boot id")?,
-            certificate: None,
+            certificate: identity.as_ref().map(|own| to_hex(&own.fingerprint())),
         };
         Ok(Self {
             peer,
             job: job_digest(job),
             secret,
             endpoint,
+            identity,
             tcp,
             local,
             door: Mutex::new(Vec::new()),
@@ -98,7 +112,14 @@ impl Server {
         fds.push((self.tcp.as_raw_fd(), libc::POLLIN));
         fds.push((self.local.as_raw_fd(), libc::POLLIN));
         let door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
-        fds.extend(door.iter().map(|guest| (guest.socket.raw(), libc::POLLIN)));
+        fds.extend(door.iter().map(|guest| {
+            let output = if guest.socket.wants_write() {
+                libc::POLLOUT
+            } else {
+                0
+            };
+            (guest.socket.raw(), libc::POLLIN | output)
+        }));
     }
 
     /// When the door must be looked at even if nothing comes.
@@ -125,6 +146,9 @@ impl Server {
                     Step::Refused("it was too slow to introduce itself".into())
                 }
                 Ok(step) => step,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    Step::Refused(error.to_string())
+                }
                 Err(error) => Step::Refused(format!("its connection failed: {error}")),
             };
             match step {
@@ -154,15 +178,9 @@ impl Server {
                     Err(_) => return,
                 },
             };
-            let prepared = match &socket {
-                Socket::Tcp(tcp) => tcp
-                    .set_nonblocking(true)
-                    .and_then(|()| tcp.set_nodelay(true)),
-                Socket::Local(local) => local.set_nonblocking(true),
-            };
-            if prepared.is_err() {
+            let Some(socket) = self.prepare(socket) else {
                 continue;
-            }
+            };
             if door.len() >= AT_THE_DOOR {
                 // Whoever is ready goes in, whoever has gone makes room.
                 self.attend(door);
@@ -171,35 +189,73 @@ impl Server {
                 let dawdler = dawdler(door);
                 door.swap_remove(dawdler).refuse("the door is full");
             }
-            door.push(Guest {
-                socket,
-                from,
-                deadline: Instant::now() + HANDSHAKE,
-                buffer: [0; HELLO],
-                filled: 0,
-                admission: None,
-            });
+            door.push(Guest::new(socket, from));
         }
     }
 
-    /// Waits for a peer's connection for a generation.
+    fn prepare(&self, socket: Socket) -> Option<Socket> {
+        match (socket, &self.identity) {
+            (Socket::Tcp(tcp), identity) => {
+                tcp.set_nodelay(true).ok()?;
+                match identity {
+                    Some(identity) => Some(Socket::Tls(identity.accept(tcp).ok()?.into())),
+                    None => Some(Socket::Tcp(tcp)),
+                }
+            }
+            (other, _) => Some(other),
+        }
+    }
+
+    /// Waits for a peer's connection for a generation. Over TLS it counts only with the
+    /// certificate that the peer has registered.
     pub(crate) fn wait_for(
         &self,
         generation: u64,
         from: &PeerId,
         lane: u16,
+        certificate: Option<Fingerprint>,
         deadline: Instant,
     ) -> Option<Socket> {
         let key = (generation, peer_digest(from), lane);
         let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(socket) = admitted.remove(&key) {
-                return Some(socket);
+                if matches!(socket, Socket::Local(_)) || socket.fingerprint() == certificate {
+                    return Some(socket);
+                }
+                tracing::warn!(peer = %from, "connection refused: its certificate is not the one \
+                    that it registered");
             }
             let left = deadline.checked_duration_since(Instant::now())?;
             let waited = self.arrived.wait_timeout(admitted, left);
             admitted = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Lets somebody come to the door without the network.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn welcome(&self, socket: std::os::unix::net::UnixStream) {
+        socket.set_nonblocking(true).expect("a socket");
+        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        door.push(Guest::new(Socket::Local(socket), None));
+    }
+
+    /// How many are at the door.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn at_the_door(&self) -> usize {
+        self.door
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// How many were let in and are not asked for yet.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn inside(&self) -> usize {
+        self.admitted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     /// Forgets connections for generations before this one.
@@ -219,6 +275,17 @@ fn dawdler(door: &[Guest]) -> usize {
 }
 
 impl Guest {
+    fn new(socket: Socket, from: Option<SocketAddr>) -> Self {
+        Self {
+            socket,
+            from,
+            deadline: Instant::now() + HANDSHAKE,
+            buffer: [0; HELLO],
+            filled: 0,
+            admission: None,
+        }
+    }
+
     fn refuse(self, reason: &str) {
         match self.from {
             Some(address) => tracing::warn!(%address, %reason, "connection refused"),
@@ -257,7 +324,20 @@ impl Guest {
                 Ok(nonce) => nonce,
                 Err(reason) => return Ok(Step::Refused(reason)),
             };
-            match answer(&server.secret, &server.job, me, &self.buffer, nonce) {
+            if self.buffer.starts_with(&TLS_HANDSHAKE) {
+                return Ok(Step::Refused(
+                    "it speaks TLS, and this side does not".into(),
+                ));
+            }
+            let channel = self.socket.channel()?;
+            match answer(
+                &server.secret,
+                &server.job,
+                me,
+                &self.buffer,
+                nonce,
+                channel,
+            ) {
                 Ok((admission, reply)) => {
                     // A fresh socket takes an answer of this size in one piece.
                     if (&self.socket).write(&reply)? != ANSWER {
@@ -279,32 +359,53 @@ pub(crate) fn connect(
     generation: u64,
     lane: u16,
     same_host: bool,
+    certificate: Option<Fingerprint>,
     deadline: Instant,
 ) -> Result<Socket> {
-    use crate::stream::handshake::{Hello, PROTOCOL, prove};
-    let refused = |reason: String| Error::Refused {
+    let unreachable = |error: io::Error| Error::Refused {
         address: peer.to_string(),
-        reason,
+        reason: format!("cannot connect: {error}"),
     };
     let socket = if same_host {
         let name = std::os::unix::net::SocketAddr::from_abstract_name(&endpoint.local)
             .context("naming a peer's local socket")?;
-        Socket::Local(
-            retry(deadline, || {
-                std::os::unix::net::UnixStream::connect_addr(&name)
-            })
-            .map_err(|error| refused(format!("cannot connect: {error}")))?,
-        )
+        let connect = || std::os::unix::net::UnixStream::connect_addr(&name);
+        Socket::Local(retry(deadline, connect).map_err(unreachable)?)
     } else {
-        Socket::Tcp(
-            connect_tcp(&endpoint.addresses, deadline)
-                .map_err(|error| refused(format!("cannot connect: {error}")))?,
-        )
+        let stream = connect_tcp(&endpoint.addresses, deadline).map_err(unreachable)?;
+        stream.set_nodelay(true).context("preparing a connection")?;
+        match (&server.identity, certificate) {
+            (Some(identity), Some(certificate)) => {
+                Socket::Tls(identity.connect(stream, certificate)?.into())
+            }
+            _ => Socket::Tcp(stream),
+        }
     };
-    let left = deadline
-        .saturating_duration_since(Instant::now())
-        .max(Duration::from_millis(1));
-    socket.set_timeout(left).context("preparing a connection")?;
+    introduce(server, &socket, peer, generation, lane, deadline)?;
+    Ok(socket)
+}
+
+/// The client's side of the handshake.
+pub(crate) fn introduce(
+    server: &Server,
+    socket: &Socket,
+    peer: &PeerId,
+    generation: u64,
+    lane: u16,
+    deadline: Instant,
+) -> Result<()> {
+    let refused = |reason: String| Error::Refused {
+        address: peer.to_string(),
+        reason,
+    };
+    let talk = |error: io::Error| {
+        refused(match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it hung up during the handshake".into(),
+            io::ErrorKind::TimedOut => "it did not answer in time".into(),
+            io::ErrorKind::InvalidData => error.to_string(),
+            _ => format!("the handshake failed: {error}"),
+        })
+    };
     let hello = Hello {
         protocol: (*PROTOCOL.start(), *PROTOCOL.end()),
         lane,
@@ -315,18 +416,12 @@ pub(crate) fn connect(
         nonce: nonce().map_err(refused)?,
     }
     .encode();
-    let talk = |error: io::Error| {
-        refused(match error.kind() {
-            io::ErrorKind::UnexpectedEof => "it hung up during the handshake".into(),
-            _ => format!("the handshake failed: {error}"),
-        })
-    };
-    (&socket).write_all(&hello).map_err(talk)?;
+    socket.write_by(&hello, deadline).map_err(talk)?;
     let mut reply = [0; ANSWER];
-    (&socket).read_exact(&mut reply).map_err(talk)?;
-    let proof = prove(&server.secret, &hello, &reply).map_err(refused)?;
-    (&socket).write_all(&proof).map_err(talk)?;
-    Ok(socket)
+    socket.read_by(&mut reply, deadline).map_err(talk)?;
+    let channel = socket.channel().map_err(talk)?;
+    let proof = prove(&server.secret, &hello, &reply, &channel).map_err(refused)?;
+    socket.write_by(&proof, deadline).map_err(talk)
 }
 
 fn connect_tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<std::net::TcpStream> {

@@ -36,8 +36,28 @@ pub fn spawn_on<R: Send>(
     options: &Options,
     body: impl Fn(Session) -> R + Sync,
 ) -> Vec<R> {
-    let peers = peers(hosts);
-    let membership = membership(&peers, hosts, 1);
+    run(&peers(hosts), hosts, options, body)
+}
+
+/// The same with TLS between hosts.
+///
+/// # Panics
+/// When a session cannot be formed or a rank panics.
+pub fn spawn_tls<R: Send>(
+    hosts: &[usize],
+    options: &Options,
+    body: impl Fn(Session) -> R + Sync,
+) -> Vec<R> {
+    run(&peers_tls(hosts), hosts, options, body)
+}
+
+fn run<R: Send>(
+    peers: &[Peer],
+    hosts: &[usize],
+    options: &Options,
+    body: impl Fn(Session) -> R + Sync,
+) -> Vec<R> {
+    let membership = membership(peers, hosts, 1);
     std::thread::scope(|scope| {
         let handles: Vec<_> = peers
             .iter()
@@ -55,6 +75,20 @@ pub fn spawn_on<R: Send>(
 /// # Panics
 /// When a peer cannot listen.
 pub fn peers(hosts: &[usize]) -> Vec<Peer> {
+    bind_all(hosts, Peer::bind)
+}
+
+/// The same with TLS between hosts.
+///
+/// # Panics
+/// When a peer cannot listen.
+pub fn peers_tls(hosts: &[usize]) -> Vec<Peer> {
+    bind_all(hosts, Peer::bind_tls)
+}
+
+type Bind = fn(PeerId, &str, &[u8], IpAddr) -> crate::error::Result<Peer>;
+
+fn bind_all(hosts: &[usize], bind: Bind) -> Vec<Peer> {
     use ring::rand::{SecureRandom, SystemRandom};
     hosts
         .iter()
@@ -70,7 +104,7 @@ pub fn peers(hosts: &[usize]) -> Vec<Peer> {
                 incarnation: u128::from_le_bytes(incarnation),
             };
             let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-            Peer::bind(id, "testing", b"a token for tests", address).expect("a peer")
+            bind(id, "testing", b"a token for tests", address).expect("a peer")
         })
         .collect()
 }

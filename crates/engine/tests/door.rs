@@ -19,6 +19,9 @@ const HOSTS: [usize; 3] = [0, 1, 2];
 const HELLO: usize = 152;
 const ANSWER: usize = 72;
 const PROOF: usize = 32;
+/// Less than the time that a stranger has for its handshake, so that waiting for one would show;
+/// enough for a busy machine.
+const UNHURRIED: Duration = Duration::from_millis(4500);
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Everything that this process logs; one test at a time, so that it knows its lines.
@@ -104,10 +107,7 @@ fn disturb(attack: impl FnOnce(&Peer, &Log)) {
                         break;
                     }
                 }
-                assert!(
-                    slowest < Duration::from_secs(2),
-                    "disturbed for {slowest:?}"
-                );
+                assert!(slowest < UNHURRIED, "disturbed for {slowest:?}");
             });
         }
         while rounds.load(Ordering::Relaxed) == 0 {

@@ -11,7 +11,6 @@
 )]
 
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +19,6 @@ use super::inbox::{Flow, Flows};
 use super::socket::Socket;
 use crate::key::Key;
 use crate::span::Span;
-use crate::sys;
 
 /// What a connection hands its frames to.
 pub(crate) trait Handler {
@@ -49,7 +47,7 @@ pub(crate) struct Connection {
     pub(crate) bytes_out: AtomicU64,
 }
 
-const BUFFER: usize = 64 << 10;
+pub(crate) const BUFFER: usize = 64 << 10;
 /// Payload shorter than this goes through the buffer.
 const DIRECT: usize = 4 << 10;
 
@@ -89,6 +87,7 @@ struct Current {
 
 impl Connection {
     pub(crate) fn new(rank: usize, socket: Socket) -> Self {
+        let blocked = socket.wants_write();
         Self {
             rank,
             socket,
@@ -101,7 +100,7 @@ impl Connection {
             writer: Mutex::new(Writer::default()),
             heard: AtomicU64::new(0),
             said: AtomicU64::new(0),
-            blocked: AtomicBool::new(false),
+            blocked: AtomicBool::new(blocked),
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),
             bytes_in: AtomicU64::new(0),
@@ -132,7 +131,7 @@ impl Connection {
     }
 
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        let count = sys::send(self.socket.as_fd(), parts)?;
+        let count = self.socket.send(parts)?;
         if count > 0 {
             self.said.fetch_add(1, Ordering::Relaxed);
             self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
@@ -165,7 +164,8 @@ impl Connection {
     }
 
     fn note_blocked(&self, writer: &Writer) {
-        let blocked = !writer.pending.is_empty() || writer.current.is_some();
+        let blocked =
+            !writer.pending.is_empty() || writer.current.is_some() || self.socket.wants_write();
         self.blocked.store(blocked, Ordering::Relaxed);
     }
 
@@ -187,6 +187,7 @@ impl Connection {
         let Ok(mut writer) = self.writer.try_lock() else {
             return Ok(());
         };
+        self.socket.flush()?;
         if writer.current.is_none() {
             self.flush_pending(&mut writer)?;
         }
@@ -285,6 +286,18 @@ impl Connection {
         Ok(total)
     }
 
+    /// Bytes of memory that this connection holds.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn held(&self) -> usize {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = reader
+            .body
+            .as_ref()
+            .map_or(0, |body| body.message.capacity());
+        reader.buffer.len() + message + writer.pending.capacity()
+    }
+
     /// An operation is given up in the middle of a frame: the rest of the frame is filled up.
     pub(crate) fn abandon(&self, key: Key) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -329,6 +342,10 @@ impl Connection {
                 break;
             }
         }
+        // TLS may have something to say on its own.
+        if self.socket.wants_write() {
+            self.blocked.store(true, Ordering::Relaxed);
+        }
         Ok(any)
     }
 }
@@ -336,7 +353,7 @@ impl Connection {
 impl Reader {
     /// One read; how many bytes came and whether there may be more.
     fn read(&mut self, connection: &Connection) -> io::Result<Option<(usize, bool)>> {
-        let fd = connection.socket.as_fd();
+        let socket = &connection.socket;
         // Only the beginning of a header is ever left over.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -356,7 +373,7 @@ impl Reader {
                 // The rest of the buffer takes the next header, if this read reaches it.
                 let rest = if room == left { DIRECT } else { 0 };
                 // SAFETY: the flow vouches for `room` bytes at the pointer under its lock.
-                let count = unsafe { sys::receive(fd, pointer, room, &mut buffer[..rest]) }?;
+                let count = unsafe { socket.receive(pointer, room, &mut buffer[..rest]) }?;
                 outcome = count.map(|count| (count, count >= room));
                 overflow = count.unwrap_or(0).saturating_sub(room);
                 Ok::<_, io::Error>(count.unwrap_or(0).min(room))
@@ -371,7 +388,7 @@ impl Reader {
         let room = BUFFER - self.end;
         // SAFETY: no raw memory is involved; the buffer is borrowed.
         let count =
-            unsafe { sys::receive(fd, std::ptr::null_mut(), 0, &mut self.buffer[self.end..]) }?;
+            unsafe { socket.receive(std::ptr::null_mut(), 0, &mut self.buffer[self.end..]) }?;
         self.end += count.unwrap_or(0);
         Ok(count.map(|count| (count, count == room)))
     }

@@ -3,7 +3,8 @@
 //! Expected flow: the client says hello (protocol range, job, generation, both peers, a nonce);
 //! the server answers with the protocol it chose, its own nonce and its proof; the client sends
 //! its proof. A proof is an HMAC over everything said so far and the direction, keyed with the
-//! token, so that neither a replay nor a reflection passes. The server keeps nothing for a client
+//! token, so that neither a replay nor a reflection passes. Over TLS it also covers a secret of the
+//! channel, so that nobody between two channels can pass proofs on. The server keeps nothing for a client
 //! that has not proven itself but this small state, and every message has a fixed length.
 //!
 //! Without TLS the bytes after the handshake are not protected: who can rewrite packets on the
@@ -153,6 +154,14 @@ pub(crate) struct Admission {
     pub(crate) hello: Hello,
     said: [u8; HELLO],
     answer: [u8; ANSWER],
+    channel: Channel,
+}
+
+/// A secret of the channel under the handshake, where it has one.
+pub(crate) type Channel = Option<[u8; 32]>;
+
+fn bytes_of(channel: &Channel) -> &[u8] {
+    channel.as_ref().map_or(&[], |channel| channel)
 }
 
 /// The server's side of the first message: the answer to send, or why there is none.
@@ -162,6 +171,7 @@ pub(crate) fn answer(
     me: &Digest,
     said: &[u8; HELLO],
     nonce: [u8; 32],
+    channel: Channel,
 ) -> Result<(Admission, [u8; ANSWER]), String> {
     let hello = Hello::decode(said).ok_or("it does not speak Carole's protocol")?;
     if hello.protocol.1 < *PROTOCOL.start() || hello.protocol.0 > *PROTOCOL.end() {
@@ -183,13 +193,14 @@ pub(crate) fn answer(
     let mut answer = [0; ANSWER];
     answer[0..2].copy_from_slice(&chosen.to_le_bytes());
     answer[8..40].copy_from_slice(&nonce);
-    let proof = secret.sign("carole server", &[said, &answer[..40]]);
+    let proof = secret.sign("carole server", &[said, &answer[..40], bytes_of(&channel)]);
     answer[40..].copy_from_slice(&proof);
     Ok((
         Admission {
             hello,
             said: *said,
             answer,
+            channel,
         },
         answer,
     ))
@@ -198,7 +209,8 @@ pub(crate) fn answer(
 impl Admission {
     /// The server's side of the last message.
     pub(crate) fn admit(&self, secret: &Secret, proof: &[u8; PROOF]) -> Result<(), String> {
-        if secret.verify("carole client", &[&self.said, &self.answer], proof) {
+        let parts: [&[u8]; 3] = [&self.said, &self.answer, bytes_of(&self.channel)];
+        if secret.verify("carole client", &parts, proof) {
             Ok(())
         } else {
             Err("it could not prove that it holds the job's token".into())
@@ -211,6 +223,7 @@ pub(crate) fn prove(
     secret: &Secret,
     said: &[u8; HELLO],
     answer: &[u8; ANSWER],
+    channel: &Channel,
 ) -> Result<[u8; PROOF], String> {
     let chosen = u16::from_le_bytes([answer[0], answer[1]]);
     if !PROTOCOL.contains(&chosen) {
@@ -218,10 +231,12 @@ pub(crate) fn prove(
             "it chose protocol {chosen}, which this side does not speak"
         ));
     }
-    if !secret.verify("carole server", &[said, &answer[..40]], &answer[40..]) {
+    let channel = bytes_of(channel);
+    let parts: [&[u8]; 3] = [said, &answer[..40], channel];
+    if !secret.verify("carole server", &parts, &answer[40..]) {
         return Err("it could not prove that it holds the job's token".into());
     }
-    Ok(secret.sign("carole client", &[said, answer]))
+    Ok(secret.sign("carole client", &[said, answer, channel]))
 }
 
 #[cfg(test)]
@@ -250,10 +265,35 @@ mod tests {
             &[2; 32],
             &said,
             nonce().unwrap(),
+            None,
         )
         .unwrap();
-        let proof = prove(&secret, &said, &answer).unwrap();
+        let proof = prove(&secret, &said, &answer, &None).unwrap();
         assert_eq!(admission.admit(&secret, &proof), Ok(()));
+    }
+
+    #[test]
+    fn proofs_hold_on_their_own_channel_only() {
+        let secret = Secret::new(b"token");
+        let job = job_digest("digits");
+        let said = hello().encode();
+        let (here, elsewhere) = (Some([7; 32]), Some([8; 32]));
+        let (admission, reply) =
+            answer(&secret, &job, &[2; 32], &said, nonce().unwrap(), here).unwrap();
+        for channel in [elsewhere, None] {
+            assert!(prove(&secret, &said, &reply, &channel).is_err());
+        }
+        let proof = prove(&secret, &said, &reply, &here).unwrap();
+        assert_eq!(admission.admit(&secret, &proof), Ok(()));
+        // The same words on another channel.
+        for channel in [elsewhere, None] {
+            let moved = Admission {
+                hello: admission.hello.clone(),
+                channel,
+                ..admission
+            };
+            assert!(moved.admit(&secret, &proof).is_err());
+        }
     }
 
     #[test]
@@ -266,9 +306,10 @@ mod tests {
             &[2; 32],
             &said,
             nonce().unwrap(),
+            None,
         )
         .unwrap();
-        assert!(prove(&theirs, &said, &answer).is_err());
+        assert!(prove(&theirs, &said, &answer, &None).is_err());
         assert!(admission.admit(&ours, &[0; PROOF]).is_err());
         // The server's own proof, reflected, is not the client's.
         let reflected: [u8; PROOF] = answer[40..].try_into().unwrap();
@@ -280,7 +321,7 @@ mod tests {
         let secret = Secret::new(b"token");
         let job = job_digest("digits");
         let ask = |said: &[u8; HELLO]| {
-            answer(&secret, &job, &[2; 32], said, [0; 32])
+            answer(&secret, &job, &[2; 32], said, [0; 32], None)
                 .map(drop)
                 .expect_err("refused")
         };

@@ -13,6 +13,7 @@ pub(crate) mod frame;
 pub(crate) mod handshake;
 pub(crate) mod inbox;
 pub(crate) mod socket;
+pub(crate) mod tls;
 pub(crate) mod tree;
 
 use std::io;

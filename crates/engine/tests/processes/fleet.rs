@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use carole_plan::{Generation, Member, Membership};
 
-use super::orders::{FLEET, MARK, Order, Reply, SLOT, Settings};
+use super::orders::{FLEET, MARK, Order, Reply, SLOT, Settings, TLS};
 
 /// No reply of a healthy rank takes this long, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -22,8 +22,12 @@ pub(crate) struct RankProcess {
 }
 
 impl RankProcess {
-    fn start(fleet: &str, slot: usize) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("the test binary"))
+    fn start(fleet: &str, slot: usize, tls: bool) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("the test binary"));
+        if tls {
+            command.env(TLS, "1");
+        }
+        let mut child = command
             .args(["--exact", "rank_process", "--ignored", "--nocapture"])
             .env(FLEET, fleet)
             .env(SLOT, slot.to_string())
@@ -145,16 +149,23 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Starts processes and has them form a session.
     pub(crate) fn form(size: usize, settings: Settings) -> Self {
-        let mut fleet = Self::start(size);
+        let mut fleet = Self::start(size, false);
         fleet.form_again(settings);
         fleet
     }
 
-    fn start(size: usize) -> Self {
+    /// The same with TLS between all ranks.
+    pub(crate) fn form_tls(size: usize) -> Self {
+        let mut fleet = Self::start(size, true);
+        fleet.form_again(Settings::TCP);
+        fleet
+    }
+
+    fn start(size: usize, tls: bool) -> Self {
         use std::hash::{BuildHasher, Hasher, RandomState};
         let random = RandomState::new().build_hasher().finish();
         let name = format!("{:032x}", u128::from(random) << 16);
-        let ranks = (0..size).map(|slot| RankProcess::start(&name, slot));
+        let ranks = (0..size).map(|slot| RankProcess::start(&name, slot, tls));
         Self {
             ranks: ranks.collect(),
             name,

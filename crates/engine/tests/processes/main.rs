@@ -87,6 +87,16 @@ fn a_rank_killed_inside_an_all_reduce_over_tcp_is_named_by_all_others() {
 }
 
 #[test]
+fn a_rank_killed_inside_an_all_reduce_over_tls_is_named_by_all_others() {
+    let mut fleet = Fleet::form_tls(3);
+    fleet.tell_all(&Order::AllReduceForEver { length: 1_000_000 });
+    fleet.all_answer(&Reply::Moving);
+    let since = Instant::now();
+    fleet.ranks[1].kill();
+    fleet.all_lose(1, since, SOON);
+}
+
+#[test]
 fn started_operations_end_when_a_rank_is_killed() {
     for settings in [Settings::LOCAL, Settings::TCP] {
         let mut fleet = Fleet::form(3, settings);

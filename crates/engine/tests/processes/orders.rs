@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MARK: &str = "@ ";
 /// The environment variable that makes the test binary a rank; its value names the fleet.
 pub(crate) const FLEET: &str = "CAROLE_TEST_FLEET";
+/// The environment variable that asks for TLS.
+pub(crate) const TLS: &str = "CAROLE_TEST_TLS";
 /// The environment variable with the rank's slot.
 pub(crate) const SLOT: &str = "CAROLE_TEST_SLOT";
 

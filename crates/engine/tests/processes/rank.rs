@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use carole_engine::{Error, Peer, ReduceOp, Session};
 use carole_plan::{Member, PeerId};
 
-use super::orders::{FLEET, MARK, Order, Reply, SLOT};
+use super::orders::{FLEET, MARK, Order, Reply, SLOT, TLS};
 
 fn say(reply: &Reply) {
     let text = serde_json::to_string(reply).expect("JSON");
@@ -65,7 +65,12 @@ pub(crate) fn run() {
         .expect("a slot");
     let incarnation = u128::from_str_radix(&fleet, 16).expect("a number") + u128::from(slot);
     let id = PeerId::new("host-a", slot, incarnation);
-    let peer = Peer::bind(id, "processes", b"a token", IpAddr::V4(Ipv4Addr::LOCALHOST))
+    let bind = if std::env::var_os(TLS).is_some() {
+        Peer::bind_tls
+    } else {
+        Peer::bind
+    };
+    let peer = bind(id, "processes", b"a token", IpAddr::V4(Ipv4Addr::LOCALHOST))
         .expect("a peer that listens");
     say(&Reply::Listening(Member {
         peer: peer.id().clone(),
