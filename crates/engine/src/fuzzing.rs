@@ -20,11 +20,13 @@ use std::time::{Duration, Instant};
 
 use carole_plan::PeerId;
 
+use crate::descriptor::{Descriptor, Kind};
+use crate::dtype::{DType, ReduceOp};
 use crate::key::Key;
 use crate::server::{Server, introduce};
 use crate::span::Span;
 use crate::stream::connection::{BUFFER, Connection};
-use crate::stream::frame::{Frame, FrameKind, MAX_DATA, MAX_MESSAGE};
+use crate::stream::frame::{Frame, FrameKind, MAX_DATA, MAX_MESSAGE, Post};
 use crate::stream::handshake::{Hello, PROTOCOL, Secret, job_digest, peer_digest};
 use crate::stream::inbox::{Flow, Flows, Intake};
 use crate::stream::socket::Socket;
@@ -223,12 +225,33 @@ pub fn example(kind: u8, stage: u8, offset: u64, extra: u64, payload: &[u8]) -> 
     bytes
 }
 
+/// What rank 1 says when it comes to the operation, before the eager bytes.
+fn posting() -> Vec<u8> {
+    let post = Post {
+        descriptor: Descriptor {
+            kind: Kind::AllReduce,
+            dtype: DType::F32,
+            op: ReduceOp::Sum,
+            shared: false,
+            count: 5000,
+            root: 0,
+            settings: 0,
+        },
+        granted: [u64::MAX, 7],
+    };
+    post.encode().to_vec()
+}
+
+/// Takes the bytes as [`frames`] does, after rank 1 has come to the operation.
+pub fn frames_in_flight(bytes: &[u8]) -> Option<String> {
+    let mut all = example(0, 0, 0, 0, &posting());
+    all.extend_from_slice(bytes);
+    frames(&all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptor::{Descriptor, Kind};
-    use crate::dtype::{DType, ReduceOp};
-    use crate::stream::frame::Post;
 
     /// A small generator, so that a failure can be had again from its seed.
     struct Noise(u64);
@@ -262,22 +285,6 @@ mod tests {
                 _ => self.next(),
             }
         }
-    }
-
-    fn posting() -> Vec<u8> {
-        let post = Post {
-            descriptor: Descriptor {
-                kind: Kind::AllReduce,
-                dtype: DType::F32,
-                op: ReduceOp::Sum,
-                shared: false,
-                count: 5000,
-                root: 0,
-                settings: 0,
-            },
-            granted: [u64::MAX, 7],
-        };
-        post.encode().to_vec()
     }
 
     /// Frames that mostly have a meaning, then flipped here and there.
@@ -322,7 +329,12 @@ mod tests {
             } else {
                 nearly_valid(&mut noise)
             };
-            match frames(&bytes) {
+            let outcome = if seed % 2 == 0 {
+                frames(&bytes)
+            } else {
+                frames_in_flight(&bytes)
+            };
+            match outcome {
                 Some(_) => ended += 1,
                 None => waited += 1,
             }

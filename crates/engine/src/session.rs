@@ -114,6 +114,8 @@ pub(crate) struct Inner {
     departed: Vec<AtomicBool>,
     anyone_departed: AtomicBool,
     hearts: Mutex<Vec<Heart>>,
+    /// When the hearts were last listened to.
+    listened: Mutex<Instant>,
     /// Groups of two, for transfers.
     pairs: Mutex<HashMap<(usize, usize), SharedGroup>>,
     process: u32,
@@ -183,6 +185,7 @@ impl Inner {
             failed: AtomicBool::new(false),
             loss: Mutex::new(None),
             hearts: Mutex::new(hearts),
+            listened: Mutex::new(now),
             pairs: Mutex::new(HashMap::new()),
             process: std::process::id(),
             forks: sys::forks(),
@@ -408,6 +411,13 @@ impl Inner {
         }
         let now = Instant::now();
         let interval = self.options.heartbeat / 4;
+        // A long gap means that this process was paused: nobody else is to blame for the silence.
+        let gap = now - std::mem::replace(&mut *lock(&self.listened), now);
+        if gap > self.options.heartbeat / 2 {
+            for heart in hearts.iter_mut() {
+                heart.heard_at = now;
+            }
+        }
         let mut lost = None;
         let mut next = interval;
         for heart in hearts.iter_mut() {
