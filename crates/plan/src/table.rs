@@ -4,6 +4,9 @@
 //! value that can be measured (`carole tune`), saved, and handed to a session; the members of a
 //! session use the table of its first rank.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::PlanError;
@@ -99,6 +102,26 @@ impl AlgorithmTable {
     }
 }
 
+/// The form in which a table is kept in a file: JSON.
+impl fmt::Display for AlgorithmTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_json::to_string_pretty(self).map_err(|_| fmt::Error)?;
+        f.write_str(&text)
+    }
+}
+
+impl FromStr for AlgorithmTable {
+    type Err = PlanError;
+
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        let table: Self = serde_json::from_str(text).map_err(|error| PlanError::Table {
+            problem: error.to_string(),
+        })?;
+        table.validate()?;
+        Ok(table)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,11 +130,8 @@ mod tests {
     fn the_default_is_valid_and_survives_json() {
         let table = AlgorithmTable::default();
         table.validate().unwrap();
-        let text = serde_json::to_string(&table).unwrap();
-        assert_eq!(
-            serde_json::from_str::<AlgorithmTable>(&text).unwrap(),
-            table
-        );
+        let text = table.to_string();
+        assert_eq!(text.parse::<AlgorithmTable>().unwrap(), table);
     }
 
     #[test]
@@ -133,6 +153,8 @@ mod tests {
         table.local[2].chunk_bytes = 1000;
         let text = table.validate().unwrap_err().to_string();
         assert!(text.contains("local[2].chunk_bytes is 1000"), "{text}");
+        let text = "{\"local\": 3}".parse::<AlgorithmTable>().unwrap_err();
+        assert!(text.to_string().contains("line 1"), "{text}");
         assert!(
             AlgorithmTable {
                 local: Vec::new(),

@@ -85,6 +85,10 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     pub(crate) vary: bool,
 
+    /// Choose algorithms by this table, as `carole tune` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
+
     /// What to print
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     pub(crate) output: OutputChoice,

@@ -63,6 +63,7 @@ mod block;
 mod combine;
 mod element;
 pub(crate) mod half;
+pub(crate) mod lines;
 mod stream;
 #[cfg(target_arch = "x86_64")]
 mod sweep;

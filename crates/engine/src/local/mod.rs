@@ -41,6 +41,8 @@ pub(crate) struct Local {
     arenas: Vec<Option<Mapping>>,
     /// This peer's own arena.
     pub(crate) arena: Option<Arc<Arena>>,
+    /// Whether ranks outnumber cores.
+    pub(crate) crowded: bool,
 }
 
 /// A posting of this rank that some reader may still need.
@@ -120,6 +122,7 @@ impl Local {
             bells,
             arenas,
             arena,
+            crowded: ranks > sys::available_cores(),
         }
     }
 

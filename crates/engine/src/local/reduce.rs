@@ -23,7 +23,7 @@ use super::direct::Direct;
 use super::transfer::STREAMING_BYTES;
 use super::{Party, Space};
 use crate::dtype::{DType, ReduceOp};
-use crate::kernels::{self, Destination, Scale, Store};
+use crate::kernels::{self, Destination, Scale, Store, lines};
 use crate::span::Span;
 
 /// How the values are combined.
@@ -225,6 +225,7 @@ impl Reduce {
             divisor,
         } = self.combine;
         let mut recv = self.recv;
+        let handing = lines::are_handed_back();
         self.send
             .visit(offset + begin, bytes, |own, distance, bytes| {
                 let run = |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
@@ -247,8 +248,8 @@ impl Reduce {
                         count += 1;
                     }
                     // SAFETY: the spans vouch for `own` and `target`, which are equal or disjoint; the
-                    // peers' segments were staged and stay until everybody has reduced; the own place
-                    // in the buffer was taken by everybody (see `poll`).
+                    // peers' segments were staged for this member alone and stay until everybody has
+                    // reduced; the own place in the buffer was taken by everybody (see `poll`).
                     unsafe {
                         kernels::reduce(
                             dtype,
@@ -259,6 +260,21 @@ impl Reduce {
                             &sources[..members],
                             bytes / dtype.size(),
                         );
+                        if handing {
+                            for member in (0..members).filter(|member| *member != me) {
+                                lines::hand_back(sources[member], bytes);
+                            }
+                        }
+                    }
+                };
+                let run = |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
+                    if handing {
+                        lines::in_stretches(bytes, |at, bytes| {
+                            let target = target.map(|target| target.wrapping_add(at));
+                            run(own.wrapping_add(at), target, distance + at, bytes);
+                        });
+                    } else {
+                        run(own, target, distance, bytes);
                     }
                 };
                 if wanted {
@@ -283,6 +299,9 @@ impl Reduce {
             let members = party.size();
             let (offset, length, segment) = self.chunk(self.taken, members);
             let store = self.store;
+            // With few cores a line has been on all of them soon: it pays to hand it back although
+            // others may still read it, for it is not changed.
+            let handing = (members == 2 || party.local.crowded) && lines::are_handed_back();
             for step in 1..members {
                 let member = (party.me + step) % members;
                 let begin = (member * segment).min(length);
@@ -292,10 +311,20 @@ impl Reduce {
                     .wrapping_add(begin);
                 self.recv
                     .visit(offset + begin, bytes, |target, distance, bytes| {
+                        let source = source.wrapping_add(distance);
                         // SAFETY: the span vouches for the target; the owner has published the
                         // segment's result and keeps it until everybody has taken it.
-                        unsafe {
-                            kernels::copy(target, source.wrapping_add(distance), bytes, store);
+                        let copy = |at: usize, bytes| unsafe {
+                            kernels::copy(target.wrapping_add(at), source.wrapping_add(at), bytes, store);
+                        };
+                        if handing {
+                            lines::in_stretches(bytes, |at, bytes| {
+                                copy(at, bytes);
+                                // SAFETY: the line is mapped, and whoever else reads it sees no change.
+                                unsafe { lines::hand_back(source.wrapping_add(at), bytes) };
+                            });
+                        } else {
+                            copy(0, bytes);
                         }
                     });
             }

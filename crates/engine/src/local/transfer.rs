@@ -17,7 +17,7 @@ use super::Party;
 use super::attend::{Attendance, Failure};
 use super::board::{CELL_BYTES, INLINE_BYTES, MAX_LOCAL, Place, WINDOW_BYTES};
 use crate::dtype::{DType, ReduceOp};
-use crate::kernels::{self, Destination, Scale, Store};
+use crate::kernels::{self, Destination, Scale, Store, lines};
 use crate::span::Span;
 
 /// Buffers of a window.
@@ -459,6 +459,7 @@ impl Transfer {
     }
 
     fn take_copy(&mut self, party: &Party<'_>, attendance: &Attendance) {
+        let alone = self.reads_alone(party);
         for step in 1..party.size() {
             // Every reader begins with another sender, so that they do not all pull from one.
             let member = (party.me + step) % party.size();
@@ -474,11 +475,29 @@ impl Transfer {
             let store = self.store;
             self.recv
                 .visit(offset + begin, end - begin, |target, distance, length| {
+                    let source = source.wrapping_add(distance);
                     // SAFETY: the span vouches for the target; the source was published by its owner
                     // and stays until this member acknowledges.
-                    unsafe { kernels::copy(target, source.wrapping_add(distance), length, store) };
+                    let copy = |at: usize, length| unsafe {
+                        kernels::copy(target.wrapping_add(at), source.wrapping_add(at), length, store);
+                    };
+                    if alone {
+                        lines::in_stretches(length, |at, length| {
+                            copy(at, length);
+                            // SAFETY: this member is the only reader, and has read.
+                            unsafe { lines::hand_back(source.wrapping_add(at), length) };
+                        });
+                    } else {
+                        copy(0, length);
+                    }
                 });
         }
+    }
+
+    /// Whether what this member reads is read by nobody else, so that lines can be handed back.
+    #[inline]
+    fn reads_alone(&self, party: &Party<'_>) -> bool {
+        (!self.common || party.size() == 2) && lines::are_handed_back()
     }
 
     #[inline]
@@ -492,6 +511,7 @@ impl Transfer {
         divisor: u32,
     ) {
         let members = party.size();
+        let alone = self.reads_alone(party);
         let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
         let mut step = 0;
         for member in 0..members {
@@ -511,27 +531,40 @@ impl Transfer {
             end - begin,
             |target, distance, length| {
                 send.visit(offset + begin + distance, length, |own, inside, length| {
-                    let mut at = [std::ptr::null::<u8>(); MAX_LOCAL];
-                    for member in 0..members {
-                        at[member] = sources[member].wrapping_add(distance + inside);
-                    }
-                    at[me] = own;
-                    let destination = Destination {
-                        pointer: target.wrapping_add(inside),
-                        store,
+                    let run = |from: usize, length: usize| {
+                        let mut at = [std::ptr::null::<u8>(); MAX_LOCAL];
+                        for member in 0..members {
+                            at[member] = sources[member].wrapping_add(distance + inside + from);
+                        }
+                        at[me] = own.wrapping_add(from);
+                        let destination = Destination {
+                            pointer: target.wrapping_add(inside + from),
+                            store,
+                        };
+                        // SAFETY: the spans vouch for `own` and the target, which are equal or
+                        // disjoint; the peers' bytes were published and stay until this member
+                        // acknowledges. Where it reads alone, nobody else uses them any more.
+                        unsafe {
+                            kernels::reduce(
+                                dtype,
+                                op,
+                                scale,
+                                divisor,
+                                &[destination],
+                                &at[..members],
+                                length / dtype.size(),
+                            );
+                            if alone {
+                                for member in (0..members).filter(|member| *member != me) {
+                                    lines::hand_back(at[member], length);
+                                }
+                            }
+                        }
                     };
-                    // SAFETY: the spans vouch for `own` and the target, which are equal or disjoint;
-                    // the peers' bytes were published and stay until this member acknowledges.
-                    unsafe {
-                        kernels::reduce(
-                            dtype,
-                            op,
-                            scale,
-                            divisor,
-                            &[destination],
-                            &at[..members],
-                            length / dtype.size(),
-                        );
+                    if alone {
+                        lines::in_stretches(length, run);
+                    } else {
+                        run(0, length);
                     }
                 });
             },

@@ -1,7 +1,10 @@
 //! What is to be measured: the command line, checked once, in the form that ranks receive.
 
+use std::path::Path;
+
 use anyhow::anyhow;
 use carole_engine::{DType, ReduceOp};
+use carole_plan::{AlgorithmTable, PlanError};
 use serde::{Deserialize, Serialize};
 
 use super::list;
@@ -25,6 +28,8 @@ pub(super) struct Plan {
     pub(super) memory: MemoryChoice,
     pub(super) budget: Budget,
     pub(super) vary: bool,
+    /// Which algorithm for which size, if not the default.
+    pub(super) table: Option<AlgorithmTable>,
 }
 
 /// How much time and care a case gets.
@@ -77,6 +82,7 @@ impl Plan {
             memory: arguments.memory,
             budget,
             vary: arguments.vary,
+            table: arguments.table.as_deref().map(read_table).transpose()?,
         })
     }
 
@@ -100,6 +106,16 @@ impl Plan {
     pub(super) fn expected_seconds(&self) -> f64 {
         self.cases.len() as f64 * (self.budget.seconds + self.budget.warmup + 0.1)
     }
+}
+
+/// A table that `carole tune` or a person wrote.
+fn read_table(path: &Path) -> Result<AlgorithmTable, Failure> {
+    let wrong = |error: anyhow::Error| {
+        let error = error.context(format!("--table {}", path.display()));
+        Failure::usage(error).with_hint("`carole tune` measures and writes one")
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.into()))?;
+    text.parse().map_err(|error: PlanError| wrong(error.into()))
 }
 
 fn list_case(name: &str, operations: &[Operation], dtype: DType) -> Result<Case, Failure> {
@@ -203,6 +219,7 @@ mod tests {
                 check: true,
             },
             vary: true,
+            table: Some(AlgorithmTable::default()),
         };
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
@@ -223,6 +240,7 @@ mod tests {
                 check: true,
             },
             vary: false,
+            table: None,
         };
         assert_eq!(plan.for_ranks(2).unwrap().cases.len(), 11);
         let alone = plan.for_ranks(1).unwrap();
