@@ -30,7 +30,7 @@ impl Patience {
     /// For `ranks` ranks on a host of `cores` cores.
     pub(crate) fn new(ranks: usize, cores: usize) -> Self {
         Self {
-            spins: if ranks <= cores { 300 } else { 40 },
+            spins: if ranks <= cores { 300 } else { 20 },
             yielding: Duration::from_millis(2),
         }
     }

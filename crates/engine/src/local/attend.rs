@@ -7,6 +7,7 @@
 use super::board::{MAX_LOCAL, Place};
 use super::{Party, Refusal, Space, Ticket, lane_window};
 use crate::descriptor::Descriptor;
+use crate::kernels::lines;
 use crate::key::Key;
 
 /// What an attendance came to.
@@ -247,6 +248,10 @@ impl Attendance {
     #[inline]
     fn end(&mut self, party: &Party<'_>, keep_first: bool) {
         self.ended = true;
+        if party.size() == 2 && self.missing == 0 && lines::are_handed_back() {
+            let other = 1 - party.me;
+            party.local.board.hand_slot_back(party.members[other].into(), self.slots[other]);
+        }
         for member in usize::from(keep_first)..party.size() {
             if member != party.me && self.missing >> member & 1 == 0 {
                 let rank = usize::from(party.members[member]);

@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 use crate::descriptor::Descriptor;
+#[cfg(doc)]
+use crate::kernels::lines;
 use crate::key::Key;
 use crate::sys::{self, Mapping};
 
@@ -464,6 +466,13 @@ impl Board {
     pub(crate) fn acknowledge(&self, rank: usize, slot: u16, round: u32) {
         self.acknowledgement(rank, slot, self.me)
             .store(round, Ordering::Release);
+    }
+
+    /// Hands the line of a posting back to its owner; for its only reader, see [`lines`].
+    #[inline]
+    pub(crate) fn hand_slot_back(&self, rank: usize, slot: u16) {
+        let word = &self.slot(rank, slot).word;
+        word.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Whether all `readers` (a bit each) have acknowledged this rank's own posting.
