@@ -81,7 +81,8 @@ def _line(row: Row, names: list[str], shared: bool) -> str:
         words.append(_ratio(row.ratio("carole-shared")).rjust(7))
     words += [_share(row.share(name)).rjust(7) for name in ("carole", row.best_peer())]
     flag = "-" if not row.flag_us else "-".join(f"{us:.2f}" for us in row.flag_us)
-    return f"{label:15}" + " ".join(words) + f"  {flag}"
+    distance = "" if row.distance == "any" else f" {row.distance}"
+    return f"{label:15}" + " ".join(words) + f"  {flag}{distance}"
 
 
 def limits_text(flags: list[dict], copies: list[dict]) -> str:

@@ -2,7 +2,8 @@
 
 A case is an operation on a number of ranks, with its sizes, or a list of tensors. In each round
 each case is run by each system once; the systems' order turns by one from round to round, and the
-flag between two cores is measured before every single run, since it explains small figures.
+flag between two cores is measured before and after every single run, since it explains small
+figures.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ def _run_once(system: System, number: int, run_: Run) -> None:
     outcome = run(_commands(system, job), timeout=_patience(job))
     crossed = run_.pair.crossed() - before if run_.pair else None
 
+    after = run_.limits.flag_us()
     lines = _parse(outcome.stdout)
     for line in lines:
         if not sizes:  # a barrier has no size; a list has that of its tensors together
@@ -149,6 +151,7 @@ def _run_once(system: System, number: int, run_: Run) -> None:
             "tuned": system.tuned,
             "round": number,
             "flag_us": flag["median"] if flag else None,
+            "flag_after_us": after["median"] if after else None,
         }
         _judge(system, line, run_)
     if crossed is not None:

@@ -460,6 +460,9 @@ impl Transfer {
 
     fn take_copy(&mut self, party: &Party<'_>, attendance: &Attendance) {
         let alone = self.reads_alone(party);
+        // With few cores a line has been on all of them soon: from a page on it pays to hand it back
+        // although others may still read it, for it is not changed.
+        let crowded = party.local.crowded && lines::are_handed_back();
         for step in 1..party.size() {
             // Every reader begins with another sender, so that they do not all pull from one.
             let member = (party.me + step) % party.size();
@@ -481,10 +484,10 @@ impl Transfer {
                     let copy = |at: usize, length| unsafe {
                         kernels::copy(target.wrapping_add(at), source.wrapping_add(at), length, store);
                     };
-                    if alone {
+                    if alone || crowded && length >= 4096 {
                         lines::in_stretches(length, |at, length| {
                             copy(at, length);
-                            // SAFETY: this member is the only reader, and has read.
+                            // SAFETY: the lines are mapped; whoever else reads them sees no change.
                             unsafe { lines::hand_back(source.wrapping_add(at), length) };
                         });
                     } else {
