@@ -8,6 +8,8 @@
     reason = "slices become raw spans for as long as a call borrows them"
 )]
 
+mod transfer;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,109 +95,6 @@ impl Group {
             ..self.call()
         }
     }
-
-    /// Sends a tensor to another member, which receives it under the same name.
-    pub fn send<T: Element>(&self, to: usize, name: &str, tensor: &[T]) -> Result<()> {
-        let span = constant(tensor);
-        self.transfer(
-            self.rank(),
-            to,
-            name,
-            T::DTYPE,
-            tensor.len(),
-            span,
-            Span::EMPTY,
-        )
-    }
-
-    /// Receives a tensor from another member.
-    pub fn recv<T: Element>(&self, from: usize, name: &str, tensor: &mut [T]) -> Result<()> {
-        let span = mutable(tensor);
-        self.transfer(
-            from,
-            self.rank(),
-            name,
-            T::DTYPE,
-            tensor.len(),
-            Span::EMPTY,
-            span,
-        )
-    }
-
-    /// Sends `count` elements of `dtype`.
-    ///
-    /// # Safety
-    /// The pointer must be valid for `count` elements of `dtype`.
-    pub unsafe fn send_raw(
-        &self,
-        to: usize,
-        name: &str,
-        pointer: *const u8,
-        count: usize,
-        dtype: DType,
-    ) -> Result<()> {
-        let span = Span::one(pointer.cast_mut(), count * dtype.size());
-        self.transfer(self.rank(), to, name, dtype, count, span, Span::EMPTY)
-    }
-
-    /// Receives `count` elements of `dtype`.
-    ///
-    /// # Safety
-    /// The pointer must be valid for writes of `count` elements of `dtype`.
-    pub unsafe fn recv_raw(
-        &self,
-        from: usize,
-        name: &str,
-        pointer: *mut u8,
-        count: usize,
-        dtype: DType,
-    ) -> Result<()> {
-        let span = Span::one(pointer, count * dtype.size());
-        self.transfer(from, self.rank(), name, dtype, count, Span::EMPTY, span)
-    }
-
-    fn transfer(
-        &self,
-        from: usize,
-        to: usize,
-        name: &str,
-        dtype: DType,
-        count: usize,
-        send: Span,
-        recv: Span,
-    ) -> Result<()> {
-        self.inner.check_usable()?;
-        let label = Label {
-            kind: Kind::Transfer,
-            name: Some(name),
-            sequence: 0,
-        };
-        let other = if from == self.rank() { to } else { from };
-        if other >= self.size() || from == to {
-            return Err(Error::Invalid {
-                operation: label.to_string(),
-                problem: format!(
-                    "there is no other rank {other} in a group of {}",
-                    self.size()
-                ),
-            });
-        }
-        let key = self.group.transfer_key(name, from, to);
-        let pair = self
-            .inner
-            .pair(self.group.ranks[from], self.group.ranks[to]);
-        let request = Request {
-            kind: Kind::Transfer,
-            dtype,
-            count: count as u64,
-            send,
-            recv,
-            ..Request::EMPTY
-        };
-        let mut operation = Operation::new(&self.inner, &pair, key, &request);
-        self.inner
-            .drive(&pair, &mut operation, label, self.inner.options.timeout)
-    }
 }
 
 /// One call and its settings.
@@ -214,6 +113,16 @@ pub struct Prepared<'a> {
     call: Call<'a>,
     request: Request,
     tables: Tables,
+    /// For a transfer: between whom.
+    between: Option<Between<'a>>,
+}
+
+/// Two members, and the name under which they meet.
+#[derive(Clone, Copy)]
+struct Between<'a> {
+    from: usize,
+    to: usize,
+    name: &'a str,
 }
 
 /// What a request's spans and parts point into.
@@ -288,14 +197,38 @@ impl<T> Pending<T> {
     }
 }
 
-impl Prepared<'_> {
+impl<'a> Prepared<'a> {
     #[inline]
-    fn operation(&self, key: Key) -> Operation {
-        let Group { inner, group } = self.call.group;
+    fn operation(&self, group: &SharedGroup, key: Key) -> Operation {
+        let inner = &self.call.group.inner;
         match self.call.topology {
             None => Operation::new(inner, group, key, &self.request),
             Some(topology) => Operation::along(inner, group, key, &self.request, topology),
         }
+    }
+
+    /// The group of two in which a transfer takes place.
+    #[inline]
+    fn pair(&self) -> Option<SharedGroup> {
+        let Group { inner, group } = self.call.group;
+        let Between { from, to, .. } = self.between?;
+        Some(inner.pair(group.ranks[from], group.ranks[to]))
+    }
+
+    /// Under what the members meet.
+    #[inline]
+    fn meeting(&self) -> (Key, Label<'a>) {
+        let group = &self.call.group.group;
+        let (key, sequence) = match self.between {
+            None => group.key(self.call.name),
+            Some(Between { from, to, name }) => (group.transfer_key(name, from, to), 0),
+        };
+        let label = Label {
+            kind: self.request.kind,
+            name: self.call.name,
+            sequence,
+        };
+        (key, label)
     }
 
     /// Whether the operation can go the way that was asked for.
@@ -313,13 +246,10 @@ impl Prepared<'_> {
         let Group { inner, group } = self.call.group;
         inner.check_usable()?;
         self.check_way()?;
-        let (key, sequence) = group.key(self.call.name);
-        let label = Label {
-            kind: self.request.kind,
-            name: self.call.name,
-            sequence,
-        };
-        let mut operation = self.operation(key);
+        let pair = self.pair();
+        let group = pair.as_ref().unwrap_or(group);
+        let (key, label) = self.meeting();
+        let mut operation = self.operation(group, key);
         let result = inner.drive(group, &mut operation, label, self.call.timeout);
         self.tables.recycle();
         result
@@ -330,24 +260,15 @@ impl Prepared<'_> {
         let Group { inner, group } = self.call.group;
         inner.check_usable()?;
         self.check_way()?;
-        let (key, sequence) = group.key(self.call.name);
-        let label = Label {
-            kind: self.request.kind,
-            name: self.call.name,
-            sequence,
-        };
-        let operation = self.operation(key);
-        let started = Started::new(
-            Arc::clone(inner),
-            Arc::clone(group),
-            operation,
-            label,
-            self.call.timeout,
-            self.tables,
-        );
+        let pair = self.pair();
+        let group = pair.as_ref().unwrap_or(group);
+        let (key, label) = self.meeting();
+        let operation = self.operation(group, key);
+        let (inner, group, timeout) = (Arc::clone(inner), Arc::clone(group), self.call.timeout);
+        let started = Started::new(inner, group, operation, label, timeout, self.tables);
         // A first push on this thread: peers see the posting without waiting for the engine.
         if !started.poll().0 {
-            inner.engine.take(Arc::clone(&started));
+            self.call.group.inner.engine.take(Arc::clone(&started));
         }
         Ok(Handle { started })
     }
@@ -436,17 +357,17 @@ impl<'a> Call<'a> {
         self
     }
 
-    fn invalid<T>(&self, kind: Kind, problem: String) -> Result<T> {
-        let label = Label {
-            kind,
-            name: self.name,
-            sequence: 0,
-        };
-        let operation = match self.name {
-            Some(_) => label.to_string(),
+    /// How the call is named in an error that is found before it has a number.
+    fn describe(&self, kind: Kind) -> String {
+        match self.name {
+            Some(name) => format!("{} {name:?}", kind.name()),
             None => kind.name().to_owned(),
-        };
+        }
+    }
+
+    fn invalid<T>(&self, kind: Kind, problem: String) -> Result<T> {
         self.group.inner.recorder.refused(kind);
+        let operation = self.describe(kind);
         Err(Error::Invalid { operation, problem })
     }
 
@@ -462,6 +383,7 @@ impl<'a> Call<'a> {
             call: self,
             request,
             tables: Tables::default(),
+            between: None,
         }
     }
 
@@ -1054,42 +976,38 @@ impl<'a> Call<'a> {
 
     /// Compares what members send one another with what they expect, before data moves.
     pub fn check_splits(self, send_counts: &[usize], recv_counts: &[usize]) -> Result<()> {
-        let size = self.group.size();
         self.parts(Kind::AllToAllV, send_counts, DType::U8)?;
         self.parts(Kind::AllToAllV, recv_counts, DType::U8)?;
-        let mine: Vec<u64> = send_counts
-            .iter()
-            .chain(recv_counts)
-            .map(|count| *count as u64)
-            .collect();
-        let mut all = vec![0u64; 2 * size * size];
-        let name = self.name.map(|name| format!("{name}/splits"));
-        Call {
+        let mine = splits_row(send_counts, recv_counts);
+        let mut rows = vec![0u64; mine.len() * self.group.size()];
+        let name = self.name.map(splits_name);
+        let call = Call {
             name: name.as_deref(),
             scale: Scale::NONE,
             topology: None,
             codec: Codec::None,
             ..self
-        }
-        .all_gather(&mine, &mut all)?;
-        for from in 0..size {
-            for to in 0..size {
-                let sent = all[from * 2 * size + to];
-                let expected = all[to * 2 * size + size + from];
-                if sent != expected {
-                    let label = Label {
-                        kind: Kind::AllToAllV,
-                        name: self.name,
-                        sequence: 0,
-                    };
-                    return Err(Error::Mismatch {
-                        operation: label.to_string(),
-                        details: format!(
-                            "rank {} sends {sent} elements to rank {}, which expects {expected}",
-                            self.group.group.ranks[from], self.group.group.ranks[to]
-                        ),
-                    });
-                }
+        };
+        call.all_gather(&mine, &mut rows)?;
+        self.compare_splits(&rows)
+    }
+
+    /// The second half of [`Self::check_splits`], for whoever gathers the members' rows itself: each
+    /// is a [`splits_row`], gathered under [`splits_name`] where the call has a name.
+    pub fn compare_splits(&self, rows: &[u64]) -> Result<()> {
+        let size = self.group.size();
+        let ranks = &self.group.group.ranks;
+        for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
+            let sent = rows[from * 2 * size + to];
+            let expected = rows[to * 2 * size + size + from];
+            if sent != expected {
+                let (from, to) = (ranks[from], ranks[to]);
+                return Err(Error::Mismatch {
+                    operation: self.describe(Kind::AllToAllV),
+                    details: format!(
+                        "rank {from} sends {sent} elements to rank {to}, which expects {expected}"
+                    ),
+                });
             }
         }
         Ok(())
@@ -1135,6 +1053,17 @@ impl<'a> Call<'a> {
     }
 }
 
+/// What a member tells the others about an all-to-all: what it sends each, then what it expects.
+pub fn splits_row(send_counts: &[usize], recv_counts: &[usize]) -> Vec<u64> {
+    let counts = send_counts.iter().chain(recv_counts);
+    counts.map(|count| *count as u64).collect()
+}
+
+/// The name under which the rows of the all-to-all `name` are gathered.
+pub fn splits_name(name: &str) -> String {
+    format!("{name}/splits")
+}
+
 fn counts_digest(counts: &[usize]) -> u32 {
     counts.iter().fold(0x811c_9dc5_u32, |digest, count| {
         (digest ^ *count as u32 ^ (*count >> 32) as u32)
@@ -1161,12 +1090,4 @@ fn topology_digest(topology: &Topology) -> u64 {
         }
     }
     digest
-}
-
-fn constant<T>(tensor: &[T]) -> Span {
-    Span::one(tensor.as_ptr().cast_mut().cast(), size_of_val(tensor))
-}
-
-fn mutable<T>(tensor: &mut [T]) -> Span {
-    Span::one(tensor.as_mut_ptr().cast(), size_of_val(tensor))
 }

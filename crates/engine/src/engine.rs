@@ -324,4 +324,8 @@ impl Events for Inner {
     fn store(&self, rank: usize, frame: &crate::stream::frame::Frame, payload: &[u8]) {
         self.store.receive(self, rank, frame, payload);
     }
+
+    fn moved(&self) {
+        self.engine.ring();
+    }
 }

@@ -11,10 +11,12 @@ use crate::arena::{self, Arena};
 use crate::engine::Engine;
 use crate::error::{Context, Error, Result};
 use crate::local::Local;
-use crate::local::board::{Board, MAX_LOCAL};
+use crate::local::board::Board;
+use crate::region::MAX_LOCAL;
 use crate::server::{Server, connect};
 use crate::session::{Inner, Options, Parts, Session, Transport};
 use crate::stream::Streams;
+use crate::stream::bundle::{Bundle, MOST};
 use crate::stream::connection::Connection;
 use crate::stream::handshake::Secret;
 use crate::stream::socket::Socket;
@@ -95,23 +97,37 @@ impl Peer {
             } else {
                 self.certificate_of(other, member)?
             };
-            sockets.push(match other.cmp(&rank) {
-                std::cmp::Ordering::Less => Some(connect(
+            let connect = |lane| {
+                connect(
                     &self.server,
                     &member.endpoint,
                     &member.peer,
                     generation,
-                    0,
+                    lane,
                     same_host,
                     certificate,
                     deadline,
-                )?),
+                )
+            };
+            let wait = |lane| {
+                self.server
+                    .wait_for(generation, &member.peer, lane, certificate, deadline)
+                    .ok_or_else(|| Error::Form(missing(other, &member.peer, options.form)))
+            };
+            sockets.push(match other.cmp(&rank) {
+                std::cmp::Ordering::Less => {
+                    let lanes = if same_host { 1 } else { options.streams };
+                    let lanes = lanes.clamp(1, MOST) as u16;
+                    let sockets = (0..lanes).map(|lane| connect((lane, lanes)));
+                    Some(together(sockets.collect::<Result<_>>()?))
+                }
                 std::cmp::Ordering::Equal => None,
-                std::cmp::Ordering::Greater => Some(
-                    self.server
-                        .wait_for(generation, &member.peer, 0, certificate, deadline)
-                        .ok_or_else(|| Error::Form(missing(other, &member.peer, options.form)))?,
-                ),
+                std::cmp::Ordering::Greater => {
+                    let (first, lanes) = wait(0)?;
+                    let others = (1..lanes).map(|lane| Ok(wait(lane)?.0));
+                    let sockets = std::iter::once(Ok(first)).chain(others);
+                    Some(together(sockets.collect::<Result<_>>()?))
+                }
             });
         }
         self.server.forget_before(generation);
@@ -246,6 +262,14 @@ impl Peer {
             Some(Arc::clone(&self.arena)),
         )))
     }
+}
+
+/// A pair's connections as one.
+fn together(mut sockets: Vec<Socket>) -> Socket {
+    if sockets.len() == 1 {
+        return sockets.remove(0);
+    }
+    Socket::Bundle(Box::new(Bundle::new(sockets)))
 }
 
 fn missing(rank: usize, peer: &PeerId, limit: Duration) -> String {

@@ -59,6 +59,8 @@ impl Events for Recorder {
         assert_eq!(frame.length as usize, payload.len());
         assert!(payload.len() <= MAX_DATA);
     }
+
+    fn moved(&self) {}
 }
 
 /// Cuts that depend on the bytes themselves: now a byte, now a header, now all there is.
@@ -156,6 +158,7 @@ pub fn stranger(bytes: &[u8]) {
         let hello = Hello {
             protocol: (*PROTOCOL.start(), *PROTOCOL.end()),
             lane: 0,
+            lanes: 1,
             generation: 1,
             job: job_digest(job()),
             from: [1; 32],
@@ -188,7 +191,7 @@ pub fn impostor(bytes: &[u8]) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let socket = Socket::Local(near);
     assert!(
-        introduce(server(), &socket, &peer, 1, 0, deadline).is_err(),
+        introduce(server(), &socket, &peer, 1, (0, 1), deadline).is_err(),
         "nobody is believed without the token"
     );
     drop(socket);

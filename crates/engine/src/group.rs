@@ -1,15 +1,17 @@
 //! Ordered subsets of a session's ranks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::hierarchy::Columns;
 use crate::key::{Key, group_identity};
+use crate::session::Inner;
 
 /// What the members of a group share, on one rank.
 pub(crate) struct GroupInner {
     identity: u64,
     /// The session's ranks, in the group's order.
-    pub(crate) ranks: Vec<usize>,
+    pub(crate) ranks: Arc<[usize]>,
     /// This rank's place among them.
     pub(crate) me: usize,
     /// The local ranks of the members, when all of them share this host's board.
@@ -18,6 +20,8 @@ pub(crate) struct GroupInner {
     pub(crate) local_others: u64,
     /// The members' hosts: for each member the index of its host.
     pub(crate) hosts: Vec<usize>,
+    /// How the members lie on their hosts, where that is asked for.
+    columns: OnceLock<Option<Arc<Columns>>>,
     sequence: AtomicU64,
 }
 
@@ -35,17 +39,25 @@ impl GroupInner {
             .map_or(0, |members| crate::local::others(members, me));
         Self {
             identity,
-            ranks,
+            ranks: ranks.into(),
             me,
             local,
             local_others,
             hosts,
+            columns: OnceLock::new(),
             sequence: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn size(&self) -> usize {
         self.ranks.len()
+    }
+
+    /// How the members lie on their hosts; `None` where this one shares no memory with those on
+    /// its host.
+    pub(crate) fn columns(&self, inner: &Inner) -> Option<Arc<Columns>> {
+        let find = || Columns::new(inner, self).map(Arc::new);
+        self.columns.get_or_init(find).clone()
     }
 
     /// The key of an operation: by its name, or by the group's next number.

@@ -7,13 +7,15 @@
 //! bf16 partial sums are rounded once inside a host and once across. A compressed sum is compressed
 //! across hosts only.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use crate::compress::Codec;
 use crate::descriptor::Descriptor;
 use crate::group::GroupInner;
 use crate::kernels::Scale;
 use crate::key::Key;
 use crate::local::attend::Attendance;
-use crate::local::board::{MAX_LOCAL, WINDOW_BYTES};
+use crate::region::{MAX_LOCAL, WINDOW_BYTES};
 use crate::local::reduce::Combine;
 use crate::local::transfer::{Parts, Sink, Transfer};
 use crate::local::{Party, Refusal, Space};
@@ -76,26 +78,102 @@ pub(crate) struct Hierarchy {
     combine: Combine,
     send: Span,
     recv: Span,
-    /// Local ranks of the members on this host, and this rank's place among them.
-    local: Vec<u8>,
-    local_ranks: Vec<usize>,
-    me: usize,
-    columns: usize,
+    columns: Arc<Columns>,
     /// (offset, bytes) for each member of this host; none beyond the columns.
-    segments: Vec<(usize, usize)>,
-    /// The members of this rank's column, and the segment's parts among them.
-    column: Vec<usize>,
+    segments: [(usize, usize); MAX_LOCAL],
+    /// The own segment's parts among the members of this rank's column.
     column_parts: Parts,
-    column_me: usize,
     stage: Stage,
     /// Open until the end: whoever gives up is heard there.
-    meeting: Option<Exchange>,
+    meeting: Option<Box<Exchange>>,
     agreed: bool,
     attendance: Option<Attendance>,
     transfer: Option<Transfer>,
     exchange: Option<Cross>,
     /// How values travel between hosts.
     codec: Codec,
+}
+
+/// Hierarchies that are over, for the memory that they were in.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<Option<Box<Hierarchy>>>);
+
+impl Shelf {
+    fn slot(&self) -> MutexGuard<'_, Option<Box<Hierarchy>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the memory of a hierarchy that is over.
+    pub(crate) fn put(&self, hierarchy: Box<Hierarchy>) {
+        *self.slot() = Some(hierarchy);
+    }
+
+    /// Puts a new hierarchy into kept memory, if there is any.
+    pub(crate) fn place(&self, hierarchy: Hierarchy) -> Box<Hierarchy> {
+        match self.slot().take() {
+            Some(mut kept) => {
+                *kept = hierarchy;
+                kept
+            }
+            None => Box::new(hierarchy),
+        }
+    }
+}
+
+/// How a group lies on its hosts, as one member sees it.
+pub(crate) struct Columns {
+    /// Local ranks of the members on this host, and this rank's place among them.
+    local: Vec<u8>,
+    local_ranks: Vec<usize>,
+    me: usize,
+    /// As many as the smallest host has members.
+    count: usize,
+    hosts: usize,
+    /// The members of this rank's column, one a host, and this rank's place among them.
+    members: Arc<[usize]>,
+    column_me: usize,
+}
+
+impl Columns {
+    /// `None` when this rank does not share memory with the other members on its host.
+    pub(crate) fn new(inner: &Inner, group: &GroupInner) -> Option<Self> {
+        let mut hosts: Vec<(usize, Vec<usize>)> = Vec::new();
+        for (member, host) in group.hosts.iter().enumerate() {
+            match hosts.iter_mut().find(|(known, _)| known == host) {
+                Some((_, members)) => members.push(member),
+                None => hosts.push((*host, vec![member])),
+            }
+        }
+        let count = hosts.iter().map(|(_, members)| members.len()).min()?;
+        let mine = hosts
+            .iter()
+            .position(|(host, _)| *host == group.hosts[group.me])?;
+        let on_host = &hosts[mine].1;
+        let local: Option<Vec<u8>> = if on_host.len() < 2 {
+            Some(vec![0])
+        } else {
+            on_host
+                .iter()
+                .map(|member| inner.local_ranks[group.ranks[*member]])
+                .collect()
+        };
+        let me = on_host.iter().position(|member| *member == group.me)?;
+        let members = if me < count {
+            let column = hosts.iter().map(|(_, members)| group.ranks[members[me]]);
+            column.collect()
+        } else {
+            Arc::default()
+        };
+        Some(Self {
+            local: local?,
+            local_ranks: on_host.iter().map(|member| group.ranks[*member]).collect(),
+            me,
+            count,
+            hosts: hosts.len(),
+            members,
+            column_me: mine,
+        })
+    }
 }
 
 impl Hierarchy {
@@ -118,53 +196,27 @@ impl Hierarchy {
         request: &Request,
         combine: Combine,
     ) -> Option<Self> {
-        let mut hosts: Vec<(usize, Vec<usize>)> = Vec::new();
-        for (member, host) in group.hosts.iter().enumerate() {
-            match hosts.iter_mut().find(|(known, _)| known == host) {
-                Some((_, members)) => members.push(member),
-                None => hosts.push((*host, vec![member])),
-            }
-        }
-        let columns = hosts.iter().map(|(_, members)| members.len()).min()?;
-        let mine = hosts
-            .iter()
-            .position(|(host, _)| *host == group.hosts[group.me])?;
-        let on_host = &hosts[mine].1;
-        let local: Option<Vec<u8>> = if on_host.len() < 2 {
-            Some(vec![0])
-        } else {
-            on_host
-                .iter()
-                .map(|member| inner.local_ranks[group.ranks[*member]])
-                .collect()
-        };
-        let me = on_host.iter().position(|member| *member == group.me)?;
+        let columns = group.columns(inner)?;
         let size = combine.dtype.size();
-        let count = request.send.bytes() / size;
         let cut = Parts::Cut {
             base: 0,
-            count,
-            parts: columns,
+            count: request.send.bytes() / size,
+            parts: columns.count,
             size,
         };
-        let mut segments: Vec<(usize, usize)> = (0..columns).map(|column| cut.of(column)).collect();
-        segments.resize(on_host.len(), (0, 0));
-        let column: Vec<usize> = if me < columns {
-            hosts
-                .iter()
-                .map(|(_, members)| group.ranks[members[me]])
-                .collect()
-        } else {
-            Vec::new()
-        };
-        let (base, bytes) = segments[me];
+        let mut segments = [(0, 0); MAX_LOCAL];
+        for (column, segment) in segments.iter_mut().enumerate().take(columns.count) {
+            *segment = cut.of(column);
+        }
+        let (base, bytes) = segments[columns.me];
         let column_parts = Parts::Cut {
             base,
             count: bytes / size,
-            parts: hosts.len(),
+            parts: columns.hosts,
             size,
         };
-        let ranks = group.ranks.clone();
+        let streams = inner.streams.as_ref()?;
+        let ranks = Arc::clone(&group.ranks);
         let meeting = Exchange::meeting(key, descriptor, ranks, group.me);
         Some(Self {
             key,
@@ -173,16 +225,11 @@ impl Hierarchy {
             combine,
             send: request.send,
             recv: request.recv,
-            local: local?,
-            local_ranks: on_host.iter().map(|member| group.ranks[*member]).collect(),
-            me,
             columns,
             segments,
-            column,
             column_parts,
-            column_me: mine,
             stage: Stage::Scatter,
-            meeting: Some(meeting),
+            meeting: Some(Exchange::shelved(streams, meeting)),
             agreed: false,
             attendance: None,
             transfer: None,
@@ -194,10 +241,10 @@ impl Hierarchy {
     fn party<'a>(&'a self, inner: &'a Inner) -> Option<Party<'a>> {
         Some(Party {
             local: inner.local.as_ref()?,
-            members: &self.local,
-            me: self.me,
-            ranks: &self.local_ranks,
-            others: crate::local::others(&self.local, self.me),
+            members: &self.columns.local,
+            me: self.columns.me,
+            ranks: &self.columns.local_ranks,
+            others: crate::local::others(&self.columns.local, self.columns.me),
         })
     }
 
@@ -234,6 +281,7 @@ impl Hierarchy {
                         (self.meeting.take(), &inner.streams)
                     {
                         meeting.release(streams);
+                        streams.shelf.put(meeting);
                     }
                     return Ok(true);
                 }
@@ -251,8 +299,8 @@ impl Hierarchy {
     }
 
     fn transfer(&self, stage: u32) -> Transfer {
-        let members = self.local.len();
-        let others = ((1u64 << members) - 1) & !(1 << self.me);
+        let members = self.columns.local.len();
+        let others = ((1u64 << members) - 1) & !(1 << self.columns.me);
         let table = Parts::Table(self.segments.as_ptr());
         if stage == 1 {
             let Combine {
@@ -267,7 +315,7 @@ impl Hierarchy {
                 before: scale.before,
                 after: 1.0,
             };
-            let (base, bytes) = self.segments[self.me];
+            let (base, bytes) = self.segments[self.columns.me];
             let sink = Sink::Reduce {
                 dtype,
                 op,
@@ -285,7 +333,7 @@ impl Hierarchy {
             )
             .at(base)
         } else {
-            let outgoing = if self.me < self.columns {
+            let outgoing = if self.columns.me < self.columns.count {
                 table
             } else {
                 Parts::None
@@ -303,7 +351,7 @@ impl Hierarchy {
     }
 
     fn poll_local(&mut self, inner: &Inner, stage: u32, moved: &mut bool) -> Result<bool, Ended> {
-        if self.local.len() < 2 {
+        if self.columns.local.len() < 2 {
             if stage == 1 {
                 self.alone();
             }
@@ -385,7 +433,7 @@ impl Hierarchy {
     }
 
     fn poll_cross(&mut self, inner: &Inner, moved: &mut bool) -> Result<bool, Ended> {
-        if self.me >= self.columns {
+        if self.columns.me >= self.columns.count {
             return Ok(true);
         }
         let Some(around) = inner.surroundings() else {
@@ -408,7 +456,7 @@ impl Hierarchy {
                 scale,
                 divisor,
             };
-            let key = self.part.part(2, self.me as u32);
+            let key = self.part.part(2, self.columns.me as u32);
             if self.codec != Codec::None {
                 return Cross::Compressed(Box::new(Compressed::new(
                     key,
@@ -416,12 +464,12 @@ impl Hierarchy {
                     self.codec,
                     combine,
                     (self.recv, self.recv),
-                    self.segments[self.me],
-                    self.column.clone(),
-                    self.column_me,
+                    self.segments[self.columns.me],
+                    Arc::clone(&self.columns.members),
+                    self.columns.column_me,
                 )));
             }
-            Cross::Plain(Box::new(Exchange::new(
+            let exchange = Exchange::new(
                 key,
                 self.descriptor,
                 Form::Segmented {
@@ -431,13 +479,16 @@ impl Hierarchy {
                 },
                 self.recv,
                 self.recv,
-                self.column.clone(),
-                self.column_me,
-            )))
+                Arc::clone(&self.columns.members),
+                self.columns.column_me,
+            );
+            Cross::Plain(Exchange::shelved(around.streams, exchange))
         });
         match exchange.poll(&around, moved) {
             Ok(true) => {
-                self.exchange = None;
+                if let Some(Cross::Plain(exchange)) = self.exchange.take() {
+                    around.streams.shelf.put(exchange);
+                }
                 Ok(true)
             }
             Ok(false) => Ok(false),
@@ -452,9 +503,9 @@ impl Hierarchy {
     /// What moved through shared memory: for each local peer its session rank, the bytes that were
     /// for it and the bytes that came from it, to be combined and then as results.
     pub(crate) fn local_traffic(&self, mut visit: impl FnMut(usize, u64, u64)) {
-        let own = self.segments[self.me].1;
-        for (member, rank) in self.local_ranks.iter().enumerate() {
-            if member != self.me {
+        let own = self.segments[self.columns.me].1;
+        for (member, rank) in self.columns.local_ranks.iter().enumerate() {
+            if member != self.columns.me {
                 let bytes = (own + self.segments[member].1) as u64;
                 visit(*rank, bytes, bytes);
             }
@@ -470,7 +521,7 @@ impl Hierarchy {
         }
         match (&self.attendance, self.party(inner)) {
             (Some(attendance), Some(party)) => attendance.absent(&party),
-            _ => self.local_ranks.clone(),
+            _ => self.columns.local_ranks.clone(),
         }
     }
 

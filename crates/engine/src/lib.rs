@@ -21,6 +21,7 @@ pub mod metrics;
 mod operation;
 mod prometheus;
 mod recorder;
+mod region;
 mod server;
 pub mod session;
 pub mod span;

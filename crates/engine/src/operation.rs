@@ -239,7 +239,7 @@ impl Operation {
             return Self::new(inner, group, key, request);
         }
         let descriptor = request.descriptor();
-        let ranks = group.ranks.clone();
+        let ranks = Arc::clone(&group.ranks);
         // On one host members without the topology wait in shared memory: that is where those
         // with it must be seen, too.
         let (agreement, state) = if party(inner, group).is_some() {
@@ -351,6 +351,20 @@ impl Operation {
             Err(_) => self.abort(inner, group, Some("the ranks do not agree")),
         }
         done
+    }
+
+    /// Leaves what the next operation can use; to be called when this one is over.
+    #[inline]
+    pub(crate) fn shelve(&mut self, inner: &Inner) {
+        if matches!(self.body, Body::Exchange(_) | Body::Hierarchy(_))
+            && let State::Over = self.state
+        {
+            match (std::mem::replace(&mut self.body, Body::Meet), &inner.streams) {
+                (Body::Exchange(exchange), Some(streams)) => streams.shelf.put(exchange),
+                (Body::Hierarchy(hierarchy), _) => inner.hierarchies.put(hierarchy),
+                _ => {}
+            }
+        }
     }
 
     /// Takes a slot and posts; false when that must wait.
@@ -661,7 +675,7 @@ fn remote_body(
     let combine = request.combine(members);
     let whole = send.bytes();
     if choice == Choice::Compressed {
-        let ranks = group.ranks.clone();
+        let ranks = Arc::clone(&group.ranks);
         let spans = (send, recv);
         let (codec, all) = (request.codec, (0, whole));
         let compressed = Compressed::new(key, descriptor, codec, combine, spans, all, ranks, me);
@@ -678,7 +692,7 @@ fn remote_body(
                     && let Some(hierarchy) =
                         Hierarchy::new(inner, group, key, descriptor, request, combine)
                 {
-                    return Body::Hierarchy(Box::new(hierarchy));
+                    return Body::Hierarchy(inner.hierarchies.place(hierarchy));
                 }
                 let segments = request.send_parts;
                 let results = to.map_or(Results::All, Results::To);
@@ -727,10 +741,12 @@ fn remote_body(
             incoming: request.recv_parts,
         },
     };
-    let ranks = group.ranks.clone();
-    Body::Exchange(Box::new(Exchange::new(
-        key, descriptor, form, send, recv, ranks, me,
-    )))
+    let ranks = Arc::clone(&group.ranks);
+    let exchange = Exchange::new(key, descriptor, form, send, recv, ranks, me);
+    Body::Exchange(match &inner.streams {
+        Some(streams) => Exchange::shelved(streams, exchange),
+        None => Box::new(exchange),
+    })
 }
 
 /// The way an operation goes when all members share a host.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use carole_plan::{Endpoint, PeerId};
 
 use crate::error::{Context, Error, Result};
+use crate::stream::congestion;
 use crate::stream::handshake::{
     ANSWER, Admission, Digest, HELLO, Hello, PROOF, PROTOCOL, Secret, answer, job_digest, nonce,
     peer_digest, prove,
@@ -34,8 +35,9 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How the first message of a TLS client begins.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 
-/// A connection that has proven itself, by generation, peer and lane.
-type Admitted = HashMap<(u64, Digest, u16), Socket>;
+/// A connection that has proven itself, by generation, peer and lane; and how many lanes the pair
+/// has.
+type Admitted = HashMap<(u64, Digest, u16), (Socket, u16)>;
 
 /// The listening side of a peer.
 pub(crate) struct Server {
@@ -80,6 +82,7 @@ impl Server {
     ) -> Result<Self> {
         let tcp = TcpListener::bind((address, 0)).context("listening for peers")?;
         tcp.set_nonblocking(true).context("listening for peers")?;
+        congestion::prepare(&tcp);
         let local_name = format!("carole-{:032x}", peer.incarnation);
         let name = std::os::unix::net::SocketAddr::from_abstract_name(&local_name)
             .context("naming the local socket")?;
@@ -161,7 +164,8 @@ impl Server {
                     };
                     let hello = admission.hello;
                     let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
-                    admitted.insert((hello.generation, hello.from, hello.lane), guest.socket);
+                    let key = (hello.generation, hello.from, hello.lane);
+                    admitted.insert(key, (guest.socket, hello.lanes));
                     self.arrived.notify_all();
                 }
             }
@@ -206,8 +210,8 @@ impl Server {
         }
     }
 
-    /// Waits for a peer's connection for a generation. Over TLS it counts only with the
-    /// certificate that the peer has registered.
+    /// Waits for a peer's connection for a generation; also tells how many the pair has. Over TLS
+    /// it counts only with the certificate that the peer has registered.
     pub(crate) fn wait_for(
         &self,
         generation: u64,
@@ -215,13 +219,13 @@ impl Server {
         lane: u16,
         certificate: Option<Fingerprint>,
         deadline: Instant,
-    ) -> Option<Socket> {
+    ) -> Option<(Socket, u16)> {
         let key = (generation, peer_digest(from), lane);
         let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(socket) = admitted.remove(&key) {
+            if let Some((socket, lanes)) = admitted.remove(&key) {
                 if matches!(socket, Socket::Local(_)) || socket.fingerprint() == certificate {
-                    return Some(socket);
+                    return Some((socket, lanes));
                 }
                 tracing::warn!(peer = %from, "connection refused: its certificate is not the one \
                     that it registered");
@@ -351,13 +355,14 @@ impl Guest {
     }
 }
 
-/// Connects to a peer and proves ourselves, within the deadline.
+/// Connects to a peer and proves ourselves, within the deadline; `lane` is the connection's number
+/// and how many the pair has.
 pub(crate) fn connect(
     server: &Server,
     endpoint: &Endpoint,
     peer: &PeerId,
     generation: u64,
-    lane: u16,
+    lane: (u16, u16),
     same_host: bool,
     certificate: Option<Fingerprint>,
     deadline: Instant,
@@ -391,7 +396,7 @@ pub(crate) fn introduce(
     socket: &Socket,
     peer: &PeerId,
     generation: u64,
-    lane: u16,
+    (lane, lanes): (u16, u16),
     deadline: Instant,
 ) -> Result<()> {
     let refused = |reason: String| Error::Refused {
@@ -409,6 +414,7 @@ pub(crate) fn introduce(
     let hello = Hello {
         protocol: (*PROTOCOL.start(), *PROTOCOL.end()),
         lane,
+        lanes,
         generation,
         job: server.job,
         from: peer_digest(&server.peer),
@@ -435,7 +441,7 @@ fn connect_tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<std::n
             break;
         }
         match retry(deadline, || {
-            std::net::TcpStream::connect_timeout(address, left)
+            congestion::connect(address, left)
         }) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,

@@ -13,6 +13,7 @@ use crate::call::{Element, Group};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::{GroupInner, SharedGroup};
+use crate::hierarchy::Shelf;
 use crate::key::Key;
 use crate::local::Local;
 use crate::operation::{Label, Operation};
@@ -48,6 +49,9 @@ pub struct Options {
     pub form: Duration,
     /// How ranks of one host reach one another.
     pub transport: Transport,
+    /// TCP connections between two ranks on different hosts, from 1 to 16; more than one helps
+    /// where the network gives each of them only a part of its bandwidth.
+    pub streams: usize,
     /// Which algorithm for which size and shape; the first rank's is used by all.
     pub table: AlgorithmTable,
 }
@@ -60,6 +64,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(5),
             form: Duration::from_secs(60),
             transport: Transport::Auto,
+            streams: 1,
             table: AlgorithmTable::default(),
         }
     }
@@ -103,6 +108,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     arena: Arc<Arena>,
     pub(crate) store: Store,
+    /// Memory of hierarchies that are over.
+    pub(crate) hierarchies: Shelf,
     /// What every rank uses until they have agreed.
     initial_table: Table,
     agreed_table: OnceLock<Table>,
@@ -179,6 +186,7 @@ impl Inner {
             engine,
             arena,
             store: Store::default(),
+            hierarchies: Shelf::default(),
             initial_table: Table::new(&AlgorithmTable::default(), usize::MAX),
             agreed_table: OnceLock::new(),
             patience: Patience::new(on_host, sys::available_cores()),
@@ -361,12 +369,7 @@ impl Inner {
         let Some(streams) = &self.streams else { return };
         for connection in streams.connections.iter().flatten() {
             if !connection.is_closed() {
-                let output = if connection.is_blocked() {
-                    libc::POLLOUT
-                } else {
-                    0
-                };
-                fds.push((connection.socket.raw(), libc::POLLIN | output));
+                connection.watch(|fd, events| fds.push((fd, events)));
             }
         }
     }
@@ -466,6 +469,7 @@ impl Inner {
     ) -> Result<()> {
         let outcome = self.conduct(group, operation, label, timeout);
         self.record(Ending::Blocking, group, operation, label, &outcome);
+        operation.shelve(self);
         outcome
     }
 

@@ -141,7 +141,8 @@ impl Started {
                 let left = self.deadline.saturating_duration_since(Instant::now());
                 let outcome = self
                     .inner
-                    .conduct(&self.group, &mut operation, self.label(), left);
+                    .conduct(&self.group, &mut operation, self.label(), left)
+                    .map_err(|error| self.since_start(error));
                 self.end(&operation, outcome);
             }
         }
@@ -153,6 +154,22 @@ impl Started {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         outcome.clone().unwrap_or(Err(Error::Closed))
+    }
+
+    /// The limit that passed is the operation's, not what was left of it when the wait began.
+    fn since_start(&self, error: Error) -> Error {
+        match error {
+            Error::Timeout {
+                operation,
+                waiting_for,
+                ..
+            } => Error::Timeout {
+                operation,
+                after: self.timeout,
+                waiting_for,
+            },
+            other => other,
+        }
     }
 
     /// Gives it up, on every member.

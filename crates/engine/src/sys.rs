@@ -2,7 +2,7 @@
 //!
 //! Shared memory is `memfd` only and is handed over local sockets, so that nothing has a name and
 //! nothing stays behind. What may be read or written in a mapping is decided by the callers
-//! (`region`), not here.
+//! (`region`, `arena`), not here.
 
 #![expect(
     unsafe_code,
@@ -49,6 +49,9 @@ pub(crate) fn file_length(fd: BorrowedFd<'_>) -> io::Result<usize> {
 pub(crate) struct Mapping {
     pointer: *mut u8,
     bytes: usize,
+    /// Device and number of the file.
+    #[cfg(carole_one_mapping)]
+    file: Option<(u64, u64)>,
 }
 
 // SAFETY: a mapping is plain memory; who may touch which bytes when is the business of its users.
@@ -88,6 +91,8 @@ impl Mapping {
         Ok(Self {
             pointer: pointer.cast(),
             bytes,
+            #[cfg(carole_one_mapping)]
+            file: file_identity(fd),
         })
     }
 
@@ -105,6 +110,31 @@ impl Drop for Mapping {
         // SAFETY: the mapping was made by `map` with this length and is unmapped once.
         unsafe { libc::munmap(self.pointer.cast(), self.bytes) };
     }
+}
+
+#[cfg(carole_one_mapping)]
+fn file_identity(fd: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: `stat` is plain data for which all zeroes is valid, and fstat fills it or fails.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &raw mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
+    }
+}
+
+/// This process's first mapping of the same file. For the thread sanitizer: it takes one memory at
+/// two addresses for two, and sees neither the races nor the order between ranks that are threads.
+#[cfg(carole_one_mapping)]
+pub(crate) fn the_one_mapping(mapping: std::sync::Arc<Mapping>) -> std::sync::Arc<Mapping> {
+    use std::sync::{Arc, Mutex, PoisonError, Weak};
+    static KNOWN: Mutex<Vec<Weak<Mapping>>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|mapping| mapping.strong_count() > 0);
+    let same = |known: &Arc<Mapping>| known.file.is_some() && known.file == mapping.file;
+    if let Some(first) = known.iter().filter_map(Weak::upgrade).find(same) {
+        return first;
+    }
+    known.push(Arc::downgrade(&mapping));
+    mapping
 }
 
 /// Sleeps while `word` holds `expected`, at most `limit`. Spurious returns are allowed.

@@ -8,7 +8,7 @@ use carole_plan::{AlgorithmTable, LocalRule};
 
 use crate::call::Group;
 use crate::error::{Error, Result};
-use crate::local::board::MAX_LOCAL;
+use crate::region::MAX_LOCAL;
 
 /// How a reduction goes among the ranks of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

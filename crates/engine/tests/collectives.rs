@@ -1,6 +1,6 @@
 //! Every collective on every transport, for sizes 1 to 8 and lengths zero, one, odd and large.
 
-use carole_engine::testing::spawn_on;
+use carole_engine::testing::{spawn_on, spawn_tls};
 use carole_engine::{Element, Error, Group, Options, ReduceOp, Session};
 
 /// Host layouts: threads on one host, every rank on its own, and mixtures.
@@ -420,4 +420,32 @@ fn barriers_and_transfers_of_two_threads_do_not_mix() {
             });
         });
     }
+}
+
+/// Sums, copies and messages over several connections a pair come out as over one.
+#[test]
+fn several_streams_carry_one_order() {
+    let options = Options {
+        streams: 3,
+        ..Options::default()
+    };
+    let body = |session: Session| {
+        let world = session.world();
+        let (rank, size) = (world.rank(), world.size());
+        for length in [1usize, 5_000, 100_003, 900_001] {
+            for round in 0..3 {
+                let mut tensor = filled(rank + round, length);
+                let expected: Vec<f32> = (0..length)
+                    .map(|index| (0..size).map(|other| value(other + round, index)).sum())
+                    .collect();
+                world.call().all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                assert_eq!(tensor, expected, "{length} elements, round {round}");
+                world.call().broadcast(&mut tensor, round % size).unwrap();
+                assert_eq!(tensor, expected, "{length} elements, round {round}");
+            }
+        }
+    };
+    spawn_on(&[0, 1, 2], &options, body);
+    spawn_on(&[0, 0, 1, 1], &options, body);
+    spawn_tls(&[0, 1], &options, body);
 }

@@ -4,11 +4,12 @@
 //! finding the others' postings of the same key. When all are there, everybody sees the same
 //! descriptors, so that all members come to the same verdict.
 
-use super::board::{MAX_LOCAL, Place};
+use super::board::{Board, Place};
 use super::{Party, Refusal, Space, Ticket, lane_window};
 use crate::descriptor::Descriptor;
 use crate::kernels::lines;
 use crate::key::Key;
+use crate::region::MAX_LOCAL;
 
 /// What an attendance came to.
 #[derive(Clone, Debug)]
@@ -17,6 +18,70 @@ pub(crate) enum Failure {
     Mismatch(Vec<(usize, Descriptor)>),
     /// The member with this session rank gave up.
     Aborted(usize),
+}
+
+/// What the postings of an operation come to, the same for every member that has seen all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    mine: Descriptor,
+    agree: bool,
+    /// Members that have no payload space.
+    pending: usize,
+    /// Members whose tensor lies in shared memory.
+    arenas: usize,
+    size: usize,
+}
+
+impl Verdict {
+    fn new(size: usize, mine: Descriptor, place: Place) -> Self {
+        let mut verdict = Self {
+            mine,
+            agree: true,
+            pending: 0,
+            arenas: 0,
+            size,
+        };
+        verdict.count(place);
+        verdict
+    }
+
+    fn count(&mut self, place: Place) {
+        match place {
+            Place::Pending => self.pending += 1,
+            Place::Arena { .. } => self.arenas += 1,
+            _ => {}
+        }
+    }
+
+    /// Takes another member's posting into account, before it is acknowledged.
+    pub(super) fn hear(&mut self, board: &Board, rank: usize, slot: u16) {
+        let theirs = board.descriptor(rank, slot);
+        self.agree &= theirs.is_some_and(|theirs| theirs.agrees_with(&self.mine));
+        self.count(board.place(rank, slot).0);
+    }
+
+    fn is_shared(&self) -> bool {
+        self.arenas == self.size
+    }
+
+    /// Tensors in shared memory help only if all are; else their owners need windows.
+    fn needs_space(&self) -> bool {
+        self.pending > 0 || self.arenas > 0 && !self.is_shared()
+    }
+
+    /// Whether the first member takes a lane, once all have come.
+    pub(super) fn needs_lane(&self) -> bool {
+        self.agree && self.needs_space()
+    }
+}
+
+/// A lane that the first member may still be granted for a member that has given up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenGrant {
+    pub(super) first: usize,
+    /// The first member's posting (slot, round), not acknowledged yet.
+    pub(super) posting: Option<(u16, u32)>,
+    pub(super) verdict: Verdict,
 }
 
 /// One member's attendance at one operation.
@@ -186,29 +251,29 @@ impl Attendance {
     }
 
     fn verdict(&mut self, party: &Party<'_>) -> Result<(), Failure> {
-        let mut agree = true;
-        let mut arenas = 0;
-        for member in (0..party.size()).filter(|member| *member != party.me) {
-            let rank = usize::from(party.members[member]);
-            let theirs = party.local.board.descriptor(rank, self.slots[member]);
-            agree &= theirs.is_some_and(|theirs| theirs.agrees_with(&self.descriptor));
-            match party.local.board.place(rank, self.slots[member]).0 {
-                Place::Pending => self.pending = true,
-                Place::Arena { .. } => arenas += 1,
-                _ => {}
-            }
-        }
-        // Tensors in shared memory help only if all are; else their owners need windows.
-        let mine = usize::from(matches!(self.ticket.place, Place::Arena { .. }));
-        self.shared = arenas + mine == party.size();
-        self.pending |= arenas + mine > 0 && !self.shared;
-        if agree {
+        let verdict = self.look(party);
+        self.shared = verdict.is_shared();
+        self.pending = verdict.needs_space();
+        if verdict.agree {
             Ok(())
         } else {
             Err(Failure::Mismatch(
                 party.asked(&self.slots, &self.descriptor),
             ))
         }
+    }
+
+    /// What the members that have come ask for.
+    fn look(&self, party: &Party<'_>) -> Verdict {
+        let mut verdict = Verdict::new(party.size(), self.descriptor, self.ticket.place);
+        for member in (0..party.size()).filter(|m| *m != party.me && self.missing >> m & 1 == 0) {
+            verdict.hear(
+                &party.local.board,
+                party.members[member].into(),
+                self.slots[member],
+            );
+        }
+        verdict
     }
 
     /// The first member takes a lane; the others learn which.
@@ -279,8 +344,13 @@ impl Attendance {
         // Whether the first member still takes a lane for us is open: its posting is kept until
         // that is known.
         let mut grant = None;
-        if self.pending && self.lane.is_none() && party.me != 0 && self.missing & 1 == 0 {
-            grant = Some((usize::from(party.members[0]), self.slots[0], self.rounds[0]));
+        if party.me != 0 && self.lane.is_none() {
+            let verdict = self.look(party);
+            grant = (self.missing != 0 || verdict.needs_lane()).then(|| OpenGrant {
+                first: party.members[0].into(),
+                posting: (self.missing & 1 == 0).then_some((self.slots[0], self.rounds[0])),
+                verdict,
+            });
         }
         self.end(party, grant.is_some());
         let mut owed = 0;

@@ -15,50 +15,40 @@
 //! Caveat: a reader may look at a slot that is being rewritten for somebody else; it therefore
 //! reads the key between two equal reads of `state`.
 
-#![expect(unsafe_code, reason = "typed access to a shared mapping")]
-#![expect(
-    clippy::cast_ptr_alignment,
-    reason = "the layout aligns what it places"
-)]
-
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::atomic::Ordering;
 
 use crate::descriptor::Descriptor;
 #[cfg(doc)]
 use crate::kernels::lines;
 use crate::key::Key;
+use crate::region::{
+    AtomicU32, AtomicU64, LANES, MAX_LOCAL, Region, SLOTS, compiler_fence, fence,
+};
 use crate::sys::{self, Mapping};
 
-/// The most ranks that share one board; the doorbells of all fit one word.
-pub(crate) const MAX_LOCAL: usize = 64;
-/// Operations that one rank may have posted at a time.
-pub(crate) const SLOTS: usize = 1024;
 /// Slots in which a key is looked for first.
 const HOMES: usize = 16;
 /// Bytes that travel inside a slot.
 pub(crate) const INLINE_BYTES: usize = 16;
-/// Bytes of a cell.
-pub(crate) const CELL_BYTES: usize = 8 << 10;
-/// Cells of a rank.
-pub(crate) const CELLS: usize = 64;
-/// Bytes of a window: small enough that the windows in use stay in cache.
-pub(crate) const WINDOW_BYTES: usize = 1 << 20;
-/// Windows that a rank hands to its operations as they come.
-pub(crate) const WINDOWS: usize = 4;
-/// Sets of windows, one a rank, that are granted only to operations in which everybody takes part
-/// already: the way out when all windows are held by operations that wait for others.
-pub(crate) const LANES: usize = 2;
-
-const LINE: usize = 64;
-const PAGE: usize = 4096;
 
 /// A slot's status, in the low bits of its state; the round is above them.
 const LIVE: u32 = 1;
 const ABORTED: u32 = 2;
 const STATUS_BITS: u32 = 2;
 
+/// The round of a slot after this one. Rounds fit above the status, and zero is none.
+#[inline]
+pub(crate) fn next_round(round: u32) -> u32 {
+    if round >= u32::MAX >> STATUS_BITS {
+        1
+    } else {
+        round + 1
+    }
+}
+
 /// What a rank publishes about one operation.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     state: AtomicU32,
@@ -68,7 +58,7 @@ pub(crate) struct Slot {
     root: AtomicU32,
     settings: AtomicU32,
     place: AtomicU64,
-    inline: [AtomicU64; 2],
+    pub(crate) inline: [AtomicU64; 2],
     /// Rounds of payload that are ready to be read.
     pub(crate) staged: AtomicU32,
     /// Chunks that the owner has reduced.
@@ -148,8 +138,9 @@ pub(crate) struct Found {
 }
 
 /// What is common to all ranks of the board.
+#[derive(Default)]
 #[repr(C, align(64))]
-struct Header {
+pub(crate) struct Header {
     /// A bit for each rank that sleeps and wants its bell rung.
     parked: AtomicU64,
     _line0: [u64; 7],
@@ -161,8 +152,9 @@ struct Header {
 }
 
 /// The first line of a rank's area.
+#[derive(Default)]
 #[repr(C, align(64))]
-struct Bell {
+pub(crate) struct Bell {
     /// Rises when the bell is rung; sleepers wait for that.
     word: AtomicU32,
     /// Set while the rank's engine thread sleeps on its eventfd with local work in flight.
@@ -173,48 +165,9 @@ struct Bell {
     displaced: AtomicU32,
 }
 
-/// Where things lie.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    ranks: usize,
-    acks_stride: usize,
-    slots: usize,
-    acks: usize,
-    cells: usize,
-    windows: usize,
-    area: usize,
-}
-
-impl Layout {
-    fn new(ranks: usize) -> Self {
-        let acks_stride = (SLOTS * 4).next_multiple_of(LINE);
-        let slots = LINE * 2;
-        let acks = slots + SLOTS * size_of::<Slot>();
-        let cells = (acks + ranks * acks_stride).next_multiple_of(PAGE);
-        let windows = cells + CELLS * CELL_BYTES;
-        // Areas are skewed by a few lines, so that the same place in all windows does not fall
-        // into the same cache set.
-        let area = windows + (WINDOWS + LANES) * WINDOW_BYTES + PAGE + 11 * LINE;
-        Self {
-            ranks,
-            acks_stride,
-            slots,
-            acks,
-            cells,
-            windows,
-            area,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        (size_of::<Header>() + self.ranks * self.area).next_multiple_of(PAGE)
-    }
-}
-
 /// One rank's view of the shared memory of its host.
 pub(crate) struct Board {
-    mapping: Arc<Mapping>,
-    layout: Layout,
+    region: Region,
     me: usize,
     /// Whether sleepers pay for the fence, so that ringing needs none.
     asymmetric: bool,
@@ -223,20 +176,14 @@ pub(crate) struct Board {
 impl Board {
     /// Bytes of a board for `ranks` ranks.
     pub(crate) fn bytes(ranks: usize) -> usize {
-        Layout::new(ranks).bytes()
+        Region::bytes(ranks)
     }
 
     /// The view of local rank `me` of `ranks`.
     pub(crate) fn new(mapping: Arc<Mapping>, ranks: usize, me: usize) -> Self {
-        let layout = Layout::new(ranks);
         assert!(ranks <= MAX_LOCAL && me < ranks, "a rank of the board");
-        assert!(
-            mapping.bytes() >= layout.bytes(),
-            "a mapping of the board's size"
-        );
         Self {
-            mapping,
-            layout,
+            region: Region::new(mapping, ranks),
             me,
             asymmetric: sys::register_heavy_fence(),
         }
@@ -247,69 +194,37 @@ impl Board {
     }
 
     pub(crate) fn ranks(&self) -> usize {
-        self.layout.ranks
-    }
-
-    #[inline]
-    fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.mapping.bytes());
-        self.mapping.pointer().wrapping_add(offset)
+        self.region.ranks()
     }
 
     #[inline]
     fn header(&self) -> &Header {
-        // SAFETY: the header begins the mapping, is aligned with it, and holds only atomics, for
-        // which any bytes are valid and which may be shared.
-        unsafe { &*self.at(0).cast::<Header>() }
-    }
-
-    #[inline]
-    fn area(&self, rank: usize) -> usize {
-        debug_assert!(rank < self.layout.ranks);
-        size_of::<Header>() + rank * self.layout.area
+        self.region.header()
     }
 
     #[inline]
     fn bell(&self, rank: usize) -> &Bell {
-        // SAFETY: as for `header`: aligned by the layout, atomics only.
-        unsafe { &*self.at(self.area(rank)).cast::<Bell>() }
+        self.region.bell(rank)
     }
 
     /// The slot with this number of a rank.
     #[inline]
     pub(crate) fn slot(&self, rank: usize, slot: u16) -> &Slot {
-        let index = usize::from(slot) & (SLOTS - 1);
-        // SAFETY: as for `header`: within the area, aligned by the layout, atomics only.
-        unsafe {
-            &*self
-                .at(self.area(rank) + self.layout.slots + index * size_of::<Slot>())
-                .cast()
-        }
+        self.region.slot(rank, slot)
     }
 
-    /// A reader's acknowledgements lie together, so that the owner learns of many with one look.
     #[inline]
     fn acknowledgement(&self, rank: usize, slot: u16, reader: usize) -> &AtomicU32 {
-        let index = usize::from(slot) & (SLOTS - 1);
-        let offset = self.layout.acks + reader * self.layout.acks_stride + index * 4;
-        // SAFETY: as for `header`: within the area, aligned, an atomic.
-        unsafe { &*self.at(self.area(rank) + offset).cast() }
+        self.region.acknowledgement(rank, slot, reader)
     }
 
     /// The memory of a posting's payload. Who may touch it is decided by the posting.
     #[inline]
     pub(crate) fn payload(&self, rank: usize, slot: u16, place: Place) -> *mut u8 {
-        let area = self.area(rank);
         match place {
-            Place::Inline => std::ptr::from_ref(&self.slot(rank, slot).inline)
-                .cast_mut()
-                .cast(),
-            Place::Cell(index) => {
-                self.at(area + self.layout.cells + (usize::from(index) % CELLS) * CELL_BYTES)
-            }
-            Place::Window(index) => self.at(area
-                + self.layout.windows
-                + (usize::from(index) % (WINDOWS + LANES)) * WINDOW_BYTES),
+            Place::Inline => self.region.inline(rank, slot),
+            Place::Cell(index) => self.region.cell(rank, index),
+            Place::Window(index) => self.region.window(rank, index),
             _ => std::ptr::null_mut(),
         }
     }
@@ -359,11 +274,11 @@ impl Board {
     }
 
     /// Publishes a filled slot: from here on readers find it. The progress counters are reset
-    /// where the operation will use them (`counted`).
+    /// where the operation will use them: it says so (`counted`), or has its payload yet to come.
     #[inline]
     pub(crate) fn publish(&self, slot: u16, round: u32, place: Place, staged: u32, counted: bool) {
         let line = self.slot(self.me, slot);
-        if counted {
+        if counted || place == Place::Pending {
             line.staged.store(staged, Ordering::Relaxed);
             line.reduced.store(0, Ordering::Relaxed);
             line.taken.store(0, Ordering::Relaxed);
@@ -673,12 +588,5 @@ mod tests {
         assert!(boards[1].take_lane(2).is_none());
         boards[1].leave_lane(lanes[0]);
         assert_eq!(boards[1].take_lane(2), Some(lanes[0]));
-    }
-
-    #[test]
-    fn memory_stays_within_the_promise() {
-        for ranks in 1..=MAX_LOCAL {
-            assert!(Layout::new(ranks).area < 16 << 20);
-        }
     }
 }

@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 
 use super::Party;
 use super::attend::Attendance;
-use super::board::{MAX_LOCAL, Place};
+use super::board::Place;
 use super::reduce::Combine;
 use super::transfer::STREAMING_BYTES;
 use crate::kernels::{self, Destination, Store};
+use crate::region::MAX_LOCAL;
 
 /// A reduction in shared tensors, as one member does it.
 pub(crate) struct Direct {

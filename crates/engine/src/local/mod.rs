@@ -16,14 +16,16 @@ pub(crate) mod transfer;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arena::Arena;
 use crate::descriptor::Descriptor;
 use crate::key::Key;
+use crate::region::{CELL_BYTES, CELLS, LANES, Mutex, MutexGuard, SLOTS, WINDOWS};
 use crate::sys::{self, Mapping};
-use board::{Board, CELL_BYTES, CELLS, INLINE_BYTES, LANES, Place, SLOTS, WINDOWS};
+use attend::OpenGrant;
+use board::{Board, INLINE_BYTES, Place};
 
 /// This rank's side of the shared memory: the board and the book-keeping of its own area.
 pub(crate) struct Local {
@@ -58,9 +60,9 @@ struct Outstanding {
 struct Debt {
     key: Key,
     ranks: u64,
-    /// The first member's posting (rank, slot, round), while it is open whether this operation is
-    /// still granted a lane, of which this rank would be a user.
-    grant: Option<(usize, u16, u32)>,
+    /// While it is open whether this operation is still granted a lane, of which this rank would
+    /// be a user.
+    grant: Option<OpenGrant>,
 }
 
 struct Ledger {
@@ -126,7 +128,7 @@ impl Local {
         }
     }
 
-    fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -165,8 +167,8 @@ impl Local {
             Space::Bytes(bytes) => ledger.take_place(bytes),
             Space::Arena(offset) => Place::Arena { id: 0, offset },
         };
-        ledger.rounds[usize::from(slot)] += 1;
-        let round = ledger.rounds[usize::from(slot)];
+        let round = board::next_round(ledger.rounds[usize::from(slot)]);
+        ledger.rounds[usize::from(slot)] = round;
         ledger.outstanding.push(Outstanding {
             slot,
             round,
@@ -185,7 +187,7 @@ impl Local {
     }
 
     /// Remembers postings that will have to be acknowledged unread.
-    pub(crate) fn owe(&self, key: Key, ranks: u64, grant: Option<(usize, u16, u32)>) {
+    pub(crate) fn owe(&self, key: Key, ranks: u64, grant: Option<OpenGrant>) {
         if ranks != 0 || grant.is_some() {
             self.ledger().debts.push(Debt { key, ranks, grant });
         }
@@ -242,18 +244,30 @@ impl Local {
                 let rank = left.trailing_zeros() as usize;
                 left &= left - 1;
                 let consumed = |slot| self.consumed(rank, slot);
-                if let Some(found) = self.board.find(rank, debt.key, true, consumed) {
-                    self.acknowledge(rank, found.slot, found.round);
-                    debt.ranks &= !(1 << rank);
+                let Some(found) = self.board.find(rank, debt.key, true, consumed) else {
+                    continue;
+                };
+                debt.ranks &= !(1 << rank);
+                if let Some(grant) = &mut debt.grant {
+                    grant.verdict.hear(&self.board, rank, found.slot);
+                    if grant.first == rank {
+                        grant.posting = Some((found.slot, found.round));
+                        continue;
+                    }
                 }
+                self.acknowledge(rank, found.slot, found.round);
             }
-            if let Some((rank, slot, round)) = debt.grant {
-                if let Some(lane) = self.board.granted_lane(rank, slot) {
+            if let Some(grant) = debt.grant
+                && let Some((slot, round)) = grant.posting
+            {
+                // In this order: who has given up grants nothing any more.
+                let aborted = self.board.is_aborted(grant.first, slot);
+                if let Some(lane) = self.board.granted_lane(grant.first, slot) {
                     self.board.leave_lane(lane);
-                } else if !self.board.is_aborted(rank, slot) {
+                } else if !aborted && (debt.ranks != 0 || grant.verdict.needs_lane()) {
                     continue;
                 }
-                self.acknowledge(rank, slot, round);
+                self.acknowledge(grant.first, slot, round);
                 debt.grant = None;
             }
         }

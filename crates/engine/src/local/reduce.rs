@@ -18,12 +18,13 @@
 use std::sync::atomic::Ordering;
 
 use super::attend::{Attendance, Failure};
-use super::board::{MAX_LOCAL, Place, WINDOW_BYTES};
+use super::board::Place;
 use super::direct::Direct;
 use super::transfer::STREAMING_BYTES;
 use super::{Party, Space};
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels::{self, Destination, Scale, Store, lines};
+use crate::region::{MAX_LOCAL, WINDOW_BYTES};
 use crate::span::Span;
 
 /// How the values are combined.

@@ -15,9 +15,10 @@ use std::sync::atomic::Ordering;
 
 use super::Party;
 use super::attend::{Attendance, Failure};
-use super::board::{CELL_BYTES, INLINE_BYTES, MAX_LOCAL, Place, WINDOW_BYTES};
+use super::board::{INLINE_BYTES, Place};
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels::{self, Destination, Scale, Store, lines};
+use crate::region::{CELL_BYTES, MAX_LOCAL, WINDOW_BYTES};
 use crate::span::Span;
 
 /// Buffers of a window.

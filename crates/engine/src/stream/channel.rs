@@ -33,7 +33,7 @@ pub(crate) const BLOCK: u64 = 16 << 10;
 pub(crate) struct Agreement {
     key: Key,
     /// Session ranks of the members, in the group's order.
-    pub(crate) ranks: Vec<usize>,
+    pub(crate) ranks: Arc<[usize]>,
     pub(crate) me: usize,
     /// None where the members meet in shared memory.
     meeting: Option<Exchange>,
@@ -44,8 +44,8 @@ pub(crate) struct Agreement {
 
 impl Agreement {
     /// An agreement over connections.
-    pub(crate) fn new(key: Key, descriptor: Descriptor, ranks: Vec<usize>, me: usize) -> Self {
-        let meeting = Exchange::meeting(key, descriptor, ranks.clone(), me);
+    pub(crate) fn new(key: Key, descriptor: Descriptor, ranks: Arc<[usize]>, me: usize) -> Self {
+        let meeting = Exchange::meeting(key, descriptor, Arc::clone(&ranks), me);
         Self {
             meeting: Some(meeting),
             ..Self::elsewhere(key, ranks, me)
@@ -53,7 +53,7 @@ impl Agreement {
     }
 
     /// An agreement that somebody else brings about and tells by [`Self::reached`].
-    pub(crate) fn elsewhere(key: Key, ranks: Vec<usize>, me: usize) -> Self {
+    pub(crate) fn elsewhere(key: Key, ranks: Arc<[usize]>, me: usize) -> Self {
         Self {
             key,
             ranks,

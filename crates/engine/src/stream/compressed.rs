@@ -15,6 +15,8 @@
     reason = "rings are read and written as slices, and spans handed to kernels"
 )]
 
+use std::sync::Arc;
+
 use super::Streams;
 use super::channel::{Agreement, Channel, Link, Outlet};
 use super::exchange::Surroundings;
@@ -142,7 +144,7 @@ impl Compressed {
         combine: Combine,
         (send, recv): (Span, Span),
         (base, bytes): (usize, usize),
-        ranks: Vec<usize>,
+        ranks: Arc<[usize]>,
         me: usize,
     ) -> Self {
         let members = ranks.len();

@@ -11,7 +11,8 @@
 )]
 
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::frame::{Frame, FrameKind, HEADER, MAX_DATA};
@@ -42,6 +43,8 @@ pub(crate) struct Connection {
     said: AtomicU64,
     blocked: AtomicBool,
     closed: AtomicBool,
+    /// The descriptor on which the engine thread waits for input; -1 when it does not.
+    watched: AtomicI32,
     pub(crate) left: AtomicBool,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
@@ -56,6 +59,8 @@ struct Reader {
     start: usize,
     end: usize,
     body: Option<Body>,
+    /// Payload of a message so far.
+    message: Vec<u8>,
 }
 
 /// A frame whose payload is still arriving.
@@ -63,8 +68,6 @@ struct Body {
     frame: Frame,
     left: usize,
     flows: Option<Arc<Flows>>,
-    /// Payload of a message so far.
-    message: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -96,12 +99,14 @@ impl Connection {
                 start: 0,
                 end: 0,
                 body: None,
+                message: Vec::new(),
             }),
             writer: Mutex::new(Writer::default()),
             heard: AtomicU64::new(0),
             said: AtomicU64::new(0),
             blocked: AtomicBool::new(blocked),
             closed: AtomicBool::new(false),
+            watched: AtomicI32::new(-1),
             left: AtomicBool::new(false),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
@@ -119,6 +124,38 @@ impl Connection {
     /// Whether output waits for the socket.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::Relaxed)
+    }
+
+    /// Descriptors to sleep on, and what for.
+    pub(crate) fn descriptors(&self, mut visit: impl FnMut(RawFd, i16)) {
+        let (reads, writes) = (self.socket.reads_from(), self.socket.writes_to());
+        if !self.is_blocked() {
+            visit(reads, libc::POLLIN);
+        } else if reads == writes {
+            visit(reads, libc::POLLIN | libc::POLLOUT);
+        } else {
+            visit(reads, libc::POLLIN);
+            visit(writes, libc::POLLOUT);
+            if let Socket::Bundle(bundle) = &self.socket {
+                let waiting = bundle.sockets().iter().filter(|one| one.wants_write());
+                waiting.for_each(|one| visit(one.raw(), libc::POLLOUT));
+            }
+        }
+    }
+
+    /// The same for the engine thread, which is rung when input comes elsewhere from then on.
+    pub(crate) fn watch(&self, visit: impl FnMut(RawFd, i16)) {
+        self.watched
+            .store(self.socket.reads_from(), Ordering::SeqCst);
+        self.descriptors(visit);
+    }
+
+    /// Whether the engine thread waits on a descriptor that is no longer the next one; true once.
+    pub(crate) fn is_watched_in_vain(&self) -> bool {
+        let watched = self.watched.load(Ordering::SeqCst);
+        watched != -1
+            && watched != self.socket.reads_from()
+            && self.watched.swap(-1, Ordering::SeqCst) != -1
     }
 
     /// Whether reading it has failed or come to its end.
@@ -291,11 +328,7 @@ impl Connection {
     pub(crate) fn held(&self) -> usize {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let message = reader
-            .body
-            .as_ref()
-            .map_or(0, |body| body.message.capacity());
-        reader.buffer.len() + message + writer.pending.capacity()
+        reader.buffer.len() + reader.message.capacity() + writer.pending.capacity()
     }
 
     /// An operation is given up in the middle of a frame: the rest of the frame is filled up.
@@ -417,12 +450,8 @@ impl Reader {
                 };
                 let flows = flows.filter(|flows| flows.of(rank).is_some_and(Flow::is_posted));
                 let left = frame.length as usize;
-                self.body = Some(Body {
-                    frame,
-                    left,
-                    flows,
-                    message: Vec::new(),
-                });
+                self.body = Some(Body { frame, left, flows });
+                self.message.clear();
                 continue;
             };
             let take = available.min(body.left);
@@ -433,7 +462,7 @@ impl Reader {
                 }
                 self.start += take;
                 body.left -= take;
-            } else if body.left == take && body.message.is_empty() {
+            } else if body.left == take && self.message.is_empty() {
                 self.start += take;
                 let frame = body.frame;
                 self.body = None;
@@ -442,13 +471,14 @@ impl Reader {
                 }
                 continue;
             } else {
-                body.message.extend_from_slice(bytes);
+                self.message.extend_from_slice(bytes);
                 self.start += take;
                 body.left -= take;
                 if body.left == 0 {
-                    let body = self.body.take().expect("there is a body");
-                    if body.frame.generation == handler.generation() {
-                        handler.message(rank, &body.frame, &body.message)?;
+                    let frame = body.frame;
+                    self.body = None;
+                    if frame.generation == handler.generation() {
+                        handler.message(rank, &frame, &self.message)?;
                     }
                     continue;
                 }

@@ -16,7 +16,7 @@
 )]
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::frame::{FrameKind, MAX_EAGER, POST, Post};
 use super::inbox::{Flow, Flows, Intake, Stage};
@@ -96,12 +96,18 @@ pub(crate) struct Exchange {
     send: Span,
     recv: Span,
     /// Session ranks of the members, in the group's order.
-    ranks: Vec<usize>,
+    ranks: Arc<[usize]>,
     me: usize,
     flows: Option<Arc<Flows>>,
     out: Vec<[Outflow; 2]>,
     /// Rings for contributions, one for each other member.
     scratch: Vec<u8>,
+    /// Where the members' values of a block lie.
+    sources: Sources,
+    /// The first bytes of a list.
+    gathered: Vec<u8>,
+    /// Flows of an operation before, to be used again.
+    spare: Option<Arc<Flows>>,
     ring: usize,
     /// Bytes of the own segment (or of everything) that are combined.
     combined: u64,
@@ -114,6 +120,44 @@ pub(crate) struct Exchange {
     over: bool,
 }
 
+/// Pointers to values: first where they begin in their rings, then those of one stretch.
+#[derive(Default)]
+struct Sources {
+    bases: Vec<*const u8>,
+    now: Vec<*const u8>,
+}
+
+// SAFETY: filled and used within one call.
+unsafe impl Send for Sources {}
+
+/// Exchanges that are over, with the memory that the next ones need.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<Vec<Box<Exchange>>>);
+
+impl Shelf {
+    fn exchanges(&self) -> MutexGuard<'_, Vec<Box<Exchange>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps an exchange that is over.
+    pub(crate) fn put(&self, mut exchange: Box<Exchange>) {
+        if !exchange.over {
+            return;
+        }
+        exchange.spare = exchange.flows.take().or(exchange.spare.take());
+        let mut exchanges = self.exchanges();
+        if exchanges.len() < KEPT {
+            exchanges.push(exchange);
+        }
+    }
+
+    fn take(&self) -> Option<Box<Exchange>> {
+        self.exchanges().pop()
+    }
+}
+
+/// Exchanges that are kept; each holds [`RINGS`] bytes at the most.
+const KEPT: usize = 4;
 /// Memory for all rings of an operation.
 const RINGS: usize = 4 << 20;
 const RING_MAX: usize = 1 << 20;
@@ -133,7 +177,7 @@ impl Exchange {
         form: Form,
         send: Span,
         recv: Span,
-        ranks: Vec<usize>,
+        ranks: Arc<[usize]>,
         me: usize,
     ) -> Self {
         Self {
@@ -147,6 +191,9 @@ impl Exchange {
             flows: None,
             out: Vec::new(),
             scratch: Vec::new(),
+            sources: Sources::default(),
+            gathered: Vec::new(),
+            spare: None,
             ring: 0,
             combined: 0,
             passes_on: false,
@@ -157,8 +204,34 @@ impl Exchange {
         }
     }
 
+    /// The same in memory of an exchange that is over, if there is one.
+    pub(crate) fn shelved(streams: &Streams, fresh: Self) -> Box<Self> {
+        let Some(mut exchange) = streams.shelf.take() else {
+            return Box::new(fresh);
+        };
+        let out = std::mem::take(&mut exchange.out);
+        let scratch = std::mem::take(&mut exchange.scratch);
+        let sources = std::mem::take(&mut exchange.sources);
+        let gathered = std::mem::take(&mut exchange.gathered);
+        let spare = exchange.spare.take();
+        *exchange = Self {
+            out,
+            scratch,
+            sources,
+            gathered,
+            spare,
+            ..fresh
+        };
+        exchange
+    }
+
     /// A meeting that stays open until [`Self::release`].
-    pub(crate) fn meeting(key: Key, descriptor: Descriptor, ranks: Vec<usize>, me: usize) -> Self {
+    pub(crate) fn meeting(
+        key: Key,
+        descriptor: Descriptor,
+        ranks: Arc<[usize]>,
+        me: usize,
+    ) -> Self {
         let (send, recv) = (Span::EMPTY, Span::EMPTY);
         Self {
             held: true,
@@ -243,9 +316,21 @@ impl Exchange {
             if matches!(self.form, Form::Flat { .. }) {
                 self.ring = own.1.next_multiple_of(64);
             }
-            self.scratch.resize(self.ring * peers, 0);
+            let bytes = self.ring * peers;
+            if self.scratch.len() < bytes {
+                self.scratch.resize(bytes, 0);
+            }
         }
-        let mut flows = Vec::with_capacity(peers);
+        // Nobody else holds the flows of an operation that is over, or only for a moment.
+        let mut kept = self
+            .spare
+            .take()
+            .filter(|spare| Arc::strong_count(spare) == 1)
+            .unwrap_or_else(|| Arc::new(Flows::new(self.key, Vec::with_capacity(peers))));
+        let Some(into) = Arc::get_mut(&mut kept) else {
+            unreachable!("flows that nobody else holds");
+        };
+        let flows = into.renew(self.key);
         let first_ring = rings_first(&mut self.scratch, self.ring);
         let mut rings = self.scratch.chunks_mut(self.ring.max(1));
         self.out.clear();
@@ -313,7 +398,7 @@ impl Exchange {
                 out[1].span = first_ring;
             }
         }
-        Arc::new(Flows::new(self.key, flows))
+        kept
     }
 
     fn post(&mut self, streams: &Streams, flows: &Flows) -> Result<(), usize> {
@@ -337,14 +422,15 @@ impl Exchange {
                 };
                 result = connection.send(&frame, &head, bytes);
             } else {
-                let mut gathered = Vec::with_capacity(eager);
+                let gathered = &mut self.gathered;
+                gathered.clear();
                 out.span.visit(out.at, eager, |pointer, _, length| {
                     // SAFETY: as above.
                     gathered.extend_from_slice(unsafe {
                         std::slice::from_raw_parts(pointer.cast_const(), length)
                     });
                 });
-                result = result.and_then(|()| connection.send(&frame, &head, &gathered));
+                result = result.and_then(|()| connection.send(&frame, &head, gathered));
             }
             result.map_err(|_| flow.rank)?;
             out.sent = eager as u64;
@@ -522,7 +608,8 @@ impl Exchange {
             }
         );
         let recv_at = if keep { 0 } else { own } + done as usize;
-        let mut bases: Vec<*const u8> = Vec::with_capacity(members);
+        let Sources { bases, now: sources } = &mut self.sources;
+        bases.clear();
         let mut ring = self.scratch.as_ptr().wrapping_add(inside);
         for member in 0..members {
             if member == me {
@@ -533,7 +620,7 @@ impl Exchange {
             }
         }
         let mut send = self.send;
-        let mut sources = bases.clone();
+        sources.clone_from(bases);
         let (mut recv, recv_at) = if self.passes_on {
             (Span::one(self.scratch.as_mut_ptr(), self.ring), inside)
         } else {
@@ -562,7 +649,7 @@ impl Exchange {
                             combine.scale,
                             combine.divisor,
                             &[destination],
-                            &sources,
+                            sources,
                             length / combine.dtype.size(),
                         );
                     }

@@ -15,6 +15,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use carole_plan::PeerId;
 
+use super::bundle::MOST;
+
 /// The protocols that this version speaks.
 pub(crate) const PROTOCOL: std::ops::RangeInclusive<u16> = 1..=1;
 
@@ -109,6 +111,8 @@ pub(crate) struct Hello {
     pub(crate) protocol: (u16, u16),
     /// Which of the pair's connections this is.
     pub(crate) lane: u16,
+    /// How many connections the pair has.
+    pub(crate) lanes: u16,
     pub(crate) generation: u64,
     pub(crate) job: Digest,
     pub(crate) from: Digest,
@@ -123,6 +127,7 @@ impl Hello {
         bytes[8..10].copy_from_slice(&self.protocol.0.to_le_bytes());
         bytes[10..12].copy_from_slice(&self.protocol.1.to_le_bytes());
         bytes[12..14].copy_from_slice(&self.lane.to_le_bytes());
+        bytes[14..16].copy_from_slice(&self.lanes.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
         bytes[24..56].copy_from_slice(&self.job);
         bytes[56..88].copy_from_slice(&self.from);
@@ -140,6 +145,7 @@ impl Hello {
         Some(Self {
             protocol: (half(8), half(10)),
             lane: half(12),
+            lanes: half(14),
             generation: u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes")),
             job: part(24),
             from: part(56),
@@ -188,6 +194,12 @@ pub(crate) fn answer(
     }
     if hello.to != *me {
         return Err("it looks for another peer".into());
+    }
+    if hello.lane >= hello.lanes || usize::from(hello.lanes) > MOST {
+        return Err(format!(
+            "its connection is number {} of {}",
+            hello.lane, hello.lanes
+        ));
     }
     let chosen = hello.protocol.1.min(*PROTOCOL.end());
     let mut answer = [0; ANSWER];
@@ -247,6 +259,7 @@ mod tests {
         Hello {
             protocol: (1, 1),
             lane: 0,
+            lanes: 1,
             generation: 7,
             job: job_digest("digits"),
             from: [1; 32],

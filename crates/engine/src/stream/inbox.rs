@@ -257,6 +257,14 @@ impl Flows {
         }
     }
 
+    /// The same for another operation; the flows are to be filled in.
+    pub(crate) fn renew(&mut self, key: Key) -> &mut Vec<Flow> {
+        self.key = key;
+        *self.attempt.get_mut() = 0;
+        self.flows.clear();
+        &mut self.flows
+    }
+
     /// The number of this attempt, known once the operation is registered.
     pub(crate) fn attempt(&self) -> u64 {
         self.attempt.load(Ordering::Acquire)
@@ -284,6 +292,7 @@ struct Tables {
     /// Attempts by key, where any was given up.
     attempts: HashMap<Key, u64>,
     spare: Vec<Vec<u8>>,
+    spare_queues: Vec<VecDeque<Early>>,
 }
 
 impl Tables {
@@ -310,8 +319,11 @@ impl Tables {
                 _ => return None,
             }
             let early = queue.pop_front();
-            if queue.is_empty() {
-                self.early.remove(&at);
+            if queue.is_empty()
+                && let Some(queue) = self.early.remove(&at)
+                && self.spare_queues.len() < 64
+            {
+                self.spare_queues.push(queue);
             }
             let early = early?;
             self.waiting -= 1;
@@ -407,10 +419,14 @@ impl Inbox {
             aborted: None,
         };
         tables.waiting += 1;
-        tables
-            .early
+        let Tables {
+            early: queues,
+            spare_queues,
+            ..
+        } = &mut *tables;
+        queues
             .entry((key, rank))
-            .or_default()
+            .or_insert_with(|| spare_queues.pop().unwrap_or_default())
             .push_back(early);
     }
 

@@ -5,8 +5,10 @@
 //! the peer store. Whoever waits for an operation moves its bytes; the engine thread does it for
 //! started operations and when nobody waits.
 
+pub(crate) mod bundle;
 pub(crate) mod channel;
 pub(crate) mod compressed;
+pub(crate) mod congestion;
 pub(crate) mod connection;
 pub(crate) mod exchange;
 pub(crate) mod frame;
@@ -16,6 +18,7 @@ pub(crate) mod socket;
 pub(crate) mod tls;
 pub(crate) mod tree;
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use std::time::Duration;
 use crate::key::Key;
 use crate::sys;
 use connection::{Connection, Handler};
+use exchange::Shelf;
 use frame::{Frame, FrameKind, POST, Post};
 use inbox::{Flows, Inbox};
 use socket::Socket;
@@ -37,6 +41,8 @@ pub(crate) trait Events: Send + Sync {
     fn left(&self, rank: usize);
     /// A frame of the peer store.
     fn store(&self, rank: usize, frame: &Frame, payload: &[u8]);
+    /// The engine thread waits where nothing more comes.
+    fn moved(&self);
 }
 
 /// All connections of a session.
@@ -45,6 +51,7 @@ pub(crate) struct Streams {
     /// By session rank; none for this rank itself.
     pub(crate) connections: Vec<Option<Connection>>,
     pub(crate) inbox: Inbox,
+    pub(crate) shelf: Shelf,
     /// Callers that read connections themselves just now.
     pub(crate) drivers: AtomicUsize,
     /// Wakes callers that sleep in `poll` when another thread brought something for them.
@@ -58,6 +65,7 @@ impl Streams {
             generation,
             connections,
             inbox: Inbox::default(),
+            shelf: Shelf::default(),
             drivers: AtomicUsize::new(0),
             bell: sys::eventfd()?,
             sleepers: AtomicUsize::new(0),
@@ -118,6 +126,9 @@ impl Streams {
             return Ok(false);
         }
         let mut outcome = connection.progress(handler);
+        if connection.is_watched_in_vain() {
+            handler.events.moved();
+        }
         if connection.is_blocked() {
             outcome = outcome.and_then(|came| connection.flush().map(|()| came));
         }
@@ -156,7 +167,11 @@ impl Streams {
 
     /// Sleeps until one of the connections to `ranks` has something, or the bell rings.
     pub(crate) fn sleep(&self, ranks: impl Iterator<Item = usize>, limit: Duration) {
-        let mut fds: Vec<libc::pollfd> = Vec::with_capacity(16);
+        thread_local! {
+            static DESCRIPTORS: RefCell<Vec<libc::pollfd>> = const { RefCell::new(Vec::new()) };
+        }
+        let mut fds = DESCRIPTORS.take();
+        fds.clear();
         fds.push(libc::pollfd {
             fd: self.bell.as_raw_fd(),
             events: libc::POLLIN,
@@ -164,15 +179,12 @@ impl Streams {
         });
         for rank in ranks {
             if let Some(connection) = self.connections[rank].as_ref() {
-                let output = if connection.is_blocked() {
-                    libc::POLLOUT
-                } else {
-                    0
-                };
-                fds.push(libc::pollfd {
-                    fd: connection.socket.raw(),
-                    events: libc::POLLIN | output,
-                    revents: 0,
+                connection.descriptors(|fd, events| {
+                    fds.push(libc::pollfd {
+                        fd,
+                        events,
+                        revents: 0,
+                    });
                 });
             }
         }
@@ -182,6 +194,7 @@ impl Streams {
         if fds[0].revents != 0 {
             sys::eventfd_clear(self.bell.as_fd());
         }
+        DESCRIPTORS.set(fds);
     }
 
     /// Sends a frame without payload of an operation to one rank.

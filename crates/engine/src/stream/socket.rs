@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use super::bundle::Bundle;
 use super::tls::{Fingerprint, TlsSocket};
 use crate::sys;
 
@@ -21,6 +22,8 @@ pub(crate) enum Socket {
     Tcp(TcpStream),
     Tls(Box<TlsSocket>),
     Local(UnixStream),
+    /// Several of the others.
+    Bundle(Box<Bundle>),
 }
 
 impl Socket {
@@ -28,10 +31,27 @@ impl Socket {
         self.as_fd().as_raw_fd()
     }
 
+    /// The descriptor on which the next bytes arrive.
+    pub(crate) fn reads_from(&self) -> RawFd {
+        match self {
+            Self::Bundle(bundle) => bundle.reads_from(),
+            _ => self.raw(),
+        }
+    }
+
+    /// The descriptor that takes the next bytes.
+    pub(crate) fn writes_to(&self) -> RawFd {
+        match self {
+            Self::Bundle(bundle) => bundle.writes_to(),
+            _ => self.raw(),
+        }
+    }
+
     /// Writes what fits; how many bytes were accepted.
     pub(crate) fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tls(tls) => tls.send(parts),
+            Self::Bundle(bundle) => bundle.send(parts),
             _ => sys::send(self.as_fd(), parts),
         }
     }
@@ -40,6 +60,7 @@ impl Socket {
     pub(crate) fn flush(&self) -> io::Result<()> {
         match self {
             Self::Tls(tls) => tls.flush().map(drop),
+            Self::Bundle(bundle) => bundle.sockets().iter().try_for_each(Self::flush),
             _ => Ok(()),
         }
     }
@@ -48,6 +69,7 @@ impl Socket {
     pub(crate) fn wants_write(&self) -> bool {
         match self {
             Self::Tls(tls) => tls.wants_write(),
+            Self::Bundle(bundle) => bundle.sockets().iter().any(Self::wants_write),
             _ => false,
         }
     }
@@ -65,9 +87,12 @@ impl Socket {
         bytes: usize,
         rest: &mut [u8],
     ) -> io::Result<Option<usize>> {
-        let Self::Tls(tls) = self else {
+        let tls = match self {
+            Self::Tls(tls) => tls,
             // SAFETY: the caller vouches for the memory.
-            return unsafe { sys::receive(self.as_fd(), pointer, bytes, rest) };
+            Self::Bundle(bundle) => return unsafe { bundle.receive(pointer, bytes, rest) },
+            // SAFETY: as above.
+            _ => return unsafe { sys::receive(self.as_fd(), pointer, bytes, rest) },
         };
         let mut filled = 0;
         tls.receive(|mut received| {
@@ -160,11 +185,18 @@ impl Socket {
             Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
             Self::Tls(tls) => tls.finish(),
             Self::Local(socket) => socket.shutdown(Shutdown::Write),
+            Self::Bundle(bundle) => {
+                bundle.sockets().iter().for_each(Self::finish);
+                Ok(())
+            }
         };
     }
 
     /// Reads and drops what there is; false at the end.
     pub(crate) fn drain(&self) -> bool {
+        if let Self::Bundle(bundle) = self {
+            return bundle.sockets().iter().map(Self::drain).fold(false, |a, b| a | b);
+        }
         let mut buffer = [0; 16 << 10];
         loop {
             // What is dropped need not be decrypted.
@@ -183,6 +215,7 @@ impl AsFd for Socket {
             Self::Tcp(socket) => socket.as_fd(),
             Self::Tls(tls) => tls.as_fd(),
             Self::Local(socket) => socket.as_fd(),
+            Self::Bundle(bundle) => bundle.sockets()[0].as_fd(),
         }
     }
 }
