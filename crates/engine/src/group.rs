@@ -1,7 +1,7 @@
 //! Ordered subsets of a session's ranks.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::hierarchy::Columns;
 use crate::key::{Key, group_identity};

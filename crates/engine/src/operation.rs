@@ -359,7 +359,10 @@ impl Operation {
         if matches!(self.body, Body::Exchange(_) | Body::Hierarchy(_))
             && let State::Over = self.state
         {
-            match (std::mem::replace(&mut self.body, Body::Meet), &inner.streams) {
+            match (
+                std::mem::replace(&mut self.body, Body::Meet),
+                &inner.streams,
+            ) {
                 (Body::Exchange(exchange), Some(streams)) => streams.shelf.put(exchange),
                 (Body::Hierarchy(hierarchy), _) => inner.hierarchies.put(hierarchy),
                 _ => {}

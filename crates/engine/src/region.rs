@@ -152,7 +152,8 @@ impl Region {
     #[inline]
     pub(crate) fn inline(&self, rank: usize, slot: u16) -> *mut u8 {
         let slot = std::ptr::from_ref(self.slot(rank, slot)).cast_mut();
-        slot.cast::<u8>().wrapping_add(std::mem::offset_of!(Slot, inline))
+        slot.cast::<u8>()
+            .wrapping_add(std::mem::offset_of!(Slot, inline))
     }
 
     /// The memory of a cell.

@@ -440,9 +440,7 @@ fn connect_tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<std::n
         if left.is_zero() {
             break;
         }
-        match retry(deadline, || {
-            congestion::connect(address, left)
-        }) {
+        match retry(deadline, || congestion::connect(address, left)) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }

@@ -629,7 +629,7 @@ impl Drop for Driving<'_> {
 }
 
 /// What a long wait watches: the stall limit and the timeout.
-struct Slow {
+pub(crate) struct Slow {
     since: Instant,
     stall_at: Instant,
     timeout: Duration,
@@ -637,7 +637,7 @@ struct Slow {
 
 impl Slow {
     #[cold]
-    fn new(inner: &Inner, timeout: Duration) -> Self {
+    pub(crate) fn new(inner: &Inner, timeout: Duration) -> Self {
         let since = Instant::now();
         Self {
             since,
@@ -652,7 +652,7 @@ impl Slow {
     }
 
     #[cold]
-    fn look(
+    pub(crate) fn look(
         &mut self,
         inner: &Inner,
         group: &GroupInner,

@@ -1,7 +1,7 @@
 //! Operations that were started and go on while the caller does something else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::call::Tables;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::group::SharedGroup;
 use crate::operation::{Label, Operation};
 use crate::recorder::Ending;
-use crate::session::Inner;
+use crate::session::{Inner, Slow};
 
 /// An operation in flight, polled by the engine thread or by whoever waits for it.
 pub(crate) struct Started {
@@ -28,6 +28,8 @@ pub(crate) struct Started {
     over: AtomicBool,
     outcome: Mutex<Option<Result<()>>>,
     ended: Condvar,
+    /// While nothing moves and nobody waits: since when, and when that is said.
+    slow: Mutex<Option<Slow>>,
 }
 
 impl Started {
@@ -55,6 +57,7 @@ impl Started {
             over: AtomicBool::new(false),
             outcome: Mutex::new(None),
             ended: Condvar::new(),
+            slow: Mutex::new(None),
         })
     }
 
@@ -93,7 +96,10 @@ impl Started {
         let polled = operation.poll(&self.inner, &self.group, &mut progressed);
         let outcome = match polled {
             Ok(true) => Ok(()),
-            Ok(false) if progressed => return (false, true),
+            Ok(false) if progressed => {
+                *self.slow() = None;
+                return (false, true);
+            }
             Ok(false) => match self.look(&mut operation) {
                 Ok(()) => return (false, false),
                 Err(error) => Err(error),
@@ -109,20 +115,15 @@ impl Started {
         if self.inner.is_disturbed() {
             self.inner.give_up(&self.group, operation, self.label())?;
         }
-        operation
-            .check(&self.inner, &self.group)
-            .map_err(|e| e.error(self.label()))?;
-        self.inner.note_wait(&self.group, operation);
-        if Instant::now() >= self.deadline {
-            let waiting = operation.waiting_for(&self.inner, &self.group);
-            operation.abort(&self.inner, &self.group, Some("it timed out"));
-            return Err(Error::Timeout {
-                operation: self.label().to_string(),
-                after: self.timeout,
-                waiting_for: self.inner.name_ranks(&waiting),
-            });
-        }
-        Ok(())
+        let left = || self.deadline.saturating_duration_since(Instant::now());
+        let mut slow = self.slow();
+        let slow = slow.get_or_insert_with(|| Slow::new(&self.inner, left()));
+        slow.look(&self.inner, &self.group, operation, self.label())
+            .map_err(|error| self.since_start(error))
+    }
+
+    fn slow(&self) -> MutexGuard<'_, Option<Slow>> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it is over; moves it on if it is not.

@@ -20,6 +20,8 @@ use crate::stream::frame::{Frame, FrameKind, MAX_DATA};
 const WINDOW: usize = 3;
 /// Bytes that wait in one queue before further messages are refused.
 const QUEUE_BYTES: usize = 256 << 20;
+/// Queues that a rank may have; messages for further names are refused.
+const QUEUES: usize = 1 << 16;
 const LONGEST_NAME: usize = 4096;
 
 /// The versions of a blob that are kept, oldest first.
@@ -39,9 +41,38 @@ pub(crate) struct Store {
 #[derive(Default)]
 struct Queue {
     messages: VecDeque<Vec<u8>>,
+    /// Bytes of all messages, those still arriving counted whole.
     bytes: usize,
-    /// Messages that are still arriving, by sender and number.
-    partial: HashMap<(usize, u64), Vec<u8>>,
+    /// Messages that are still arriving, by sender and number; `None` for one that is refused.
+    partial: HashMap<(usize, u64), Option<Vec<u8>>>,
+}
+
+impl Queue {
+    /// Takes a piece of a message of which `left` bytes follow; true when the message is complete.
+    fn take(&mut self, sender: (usize, u64), bytes: &[u8], left: u64) -> bool {
+        let mut message = self.partial.remove(&sender).unwrap_or_else(|| {
+            let whole = usize::try_from(left).ok()?.checked_add(bytes.len())?;
+            let fits = self.bytes.checked_add(whole)? <= QUEUE_BYTES;
+            fits.then(|| {
+                self.bytes += whole;
+                Vec::with_capacity(whole.min(MAX_DATA))
+            })
+        });
+        if let Some(message) = &mut message {
+            message.extend_from_slice(bytes);
+        }
+        if left > 0 {
+            self.partial.insert(sender, message);
+            return false;
+        }
+        let complete = message.is_some();
+        self.messages.extend(message);
+        complete
+    }
+
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.partial.is_empty()
+    }
 }
 
 /// A request of this rank.
@@ -221,6 +252,9 @@ impl Store {
                 && let Some(message) = known.messages.pop_front()
             {
                 known.bytes -= message.len();
+                if known.is_empty() {
+                    queues.remove(queue);
+                }
                 return Some(message);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -290,23 +324,15 @@ impl Store {
         };
         let name = String::from_utf8_lossy(name);
         let mut queues = lock(&self.queues);
-        let queue = queues.entry(name.clone().into_owned()).or_default();
-        if queue.bytes + bytes.len() > QUEUE_BYTES {
-            tracing::warn!(queue = %name, rank, "queue is full, message dropped");
-            queue.partial.remove(&(rank, frame.offset));
+        if queues.len() >= QUEUES && !queues.contains_key(&*name) {
+            tracing::warn!(queue = %name, rank, "too many queues, message dropped");
             return;
         }
-        queue.bytes += bytes.len();
-        let mut message = queue
-            .partial
-            .remove(&(rank, frame.offset))
-            .unwrap_or_default();
-        message.extend_from_slice(bytes);
-        if frame.extra == 0 {
-            queue.messages.push_back(message);
+        let queue = queues.entry(name.clone().into_owned()).or_default();
+        if queue.take((rank, frame.offset), bytes, frame.extra) {
             self.filled.notify_all();
-        } else {
-            queue.partial.insert((rank, frame.offset), message);
+        } else if frame.extra == 0 {
+            tracing::warn!(queue = %name, rank, "queue is full, message dropped");
         }
     }
 
@@ -350,4 +376,28 @@ fn check_name(name: &str, operation: &impl Fn() -> String) -> Result<()> {
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_does_not_fit_is_refused_whole() {
+        let mut queue = Queue::default();
+        assert!(!queue.take((1, 7), &[1; 100], QUEUE_BYTES as u64));
+        assert!(!queue.take((1, 7), &[1; 100], 0), "the last piece of it");
+        assert_eq!((queue.messages.len(), queue.bytes), (0, 0));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn pieces_become_one_message_and_count_once() {
+        let mut queue = Queue::default();
+        assert!(!queue.take((1, 7), &[1; 3], 2));
+        assert!(queue.take((2, 7), &[9], 0), "another sender's, in between");
+        assert!(queue.take((1, 7), &[2; 2], 0));
+        assert_eq!(queue.messages, [vec![9], vec![1, 1, 1, 2, 2]]);
+        assert_eq!(queue.bytes, 6);
+    }
 }

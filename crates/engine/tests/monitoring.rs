@@ -184,6 +184,42 @@ fn stalls_and_timeouts_are_counted() {
     });
 }
 
+#[test]
+fn a_started_operation_stalls_though_nobody_waits() {
+    let options = Options {
+        stall: Duration::from_millis(20),
+        ..Options::default()
+    };
+    for hosts in [[0, 0], [0, 1]] {
+        spawn_on(&hosts, &options, |session| {
+            let world = session.world();
+            let start = || {
+                let call = world.named("late");
+                call.start_all_reduce(vec![1.0f32; 4], ReduceOp::Sum)
+                    .unwrap()
+            };
+            if session.rank() == 0 {
+                let pending = start();
+                // Traffic of other operations is no sign of life of this one.
+                for _ in 0..60 {
+                    world.named("other").barrier().unwrap();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                let metrics = session.metrics();
+                assert!(metrics.kind(Kind::AllReduce).unwrap().stalls >= 1);
+                world.named("seen").barrier().unwrap();
+                assert_eq!(pending.wait().unwrap(), [2.0; 4]);
+            } else {
+                for _ in 0..60 {
+                    world.named("other").barrier().unwrap();
+                }
+                world.named("seen").barrier().unwrap();
+                assert_eq!(start().wait().unwrap(), [2.0; 4]);
+            }
+        });
+    }
+}
+
 /// Name, labels and value of a sample line.
 fn parse_sample(line: &str) -> (String, HashMap<String, String>, f64) {
     let (name, rest) = line.split_once('{').expect("labels");

@@ -24,10 +24,7 @@ pub(crate) fn are_handed_back() -> bool {
 fn ask_processor() -> bool {
     let leaf = std::arch::x86_64::__cpuid(0);
     let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
-    matches!(
-        vendor.as_flattened(),
-        b"AuthenticAMD" | b"HygonGenuine"
-    )
+    matches!(vendor.as_flattened(), b"AuthenticAMD" | b"HygonGenuine")
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -315,7 +315,10 @@ impl Attendance {
         self.ended = true;
         if party.size() == 2 && self.missing == 0 && lines::are_handed_back() {
             let other = 1 - party.me;
-            party.local.board.hand_slot_back(party.members[other].into(), self.slots[other]);
+            party
+                .local
+                .board
+                .hand_slot_back(party.members[other].into(), self.slots[other]);
         }
         for member in usize::from(keep_first)..party.size() {
             if member != party.me && self.missing >> member & 1 == 0 {

@@ -22,9 +22,7 @@ use crate::descriptor::Descriptor;
 #[cfg(doc)]
 use crate::kernels::lines;
 use crate::key::Key;
-use crate::region::{
-    AtomicU32, AtomicU64, LANES, MAX_LOCAL, Region, SLOTS, compiler_fence, fence,
-};
+use crate::region::{AtomicU32, AtomicU64, LANES, MAX_LOCAL, Region, SLOTS, compiler_fence, fence};
 use crate::sys::{self, Mapping};
 
 /// Slots in which a key is looked for first.

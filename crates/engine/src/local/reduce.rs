@@ -316,7 +316,12 @@ impl Reduce {
                         // SAFETY: the span vouches for the target; the owner has published the
                         // segment's result and keeps it until everybody has taken it.
                         let copy = |at: usize, bytes| unsafe {
-                            kernels::copy(target.wrapping_add(at), source.wrapping_add(at), bytes, store);
+                            kernels::copy(
+                                target.wrapping_add(at),
+                                source.wrapping_add(at),
+                                bytes,
+                                store,
+                            );
                         };
                         if handing {
                             lines::in_stretches(bytes, |at, bytes| {

@@ -483,7 +483,12 @@ impl Transfer {
                     // SAFETY: the span vouches for the target; the source was published by its owner
                     // and stays until this member acknowledges.
                     let copy = |at: usize, length| unsafe {
-                        kernels::copy(target.wrapping_add(at), source.wrapping_add(at), length, store);
+                        kernels::copy(
+                            target.wrapping_add(at),
+                            source.wrapping_add(at),
+                            length,
+                            store,
+                        );
                     };
                     if alone || crowded && length >= 4096 {
                         lines::in_stretches(length, |at, length| {

@@ -112,12 +112,13 @@ impl Bundle {
             };
             let asked = direct + behind.len();
             // SAFETY: `done + direct` is at most `bytes`, for which the caller vouches.
-            let received = match unsafe { socket.receive(pointer.wrapping_add(done), direct, behind) } {
-                Ok(Some(0)) | Err(_) if done > 0 => break,
-                Ok(Some(received)) => received,
-                Ok(None) if done > 0 => break,
-                other => return other,
-            };
+            let received =
+                match unsafe { socket.receive(pointer.wrapping_add(done), direct, behind) } {
+                    Ok(Some(0)) | Err(_) if done > 0 => break,
+                    Ok(Some(received)) => received,
+                    Ok(None) if done > 0 => break,
+                    other => return other,
+                };
             self.received.fetch_add(received as u64, Ordering::Relaxed);
             done += received;
             if received == 0 || received < asked {
@@ -167,13 +168,18 @@ mod tests {
     fn bytes_come_in_the_order_in_which_they_were_sent() {
         for connections in [1, 2, 3] {
             let (ours, theirs) = bundles(connections);
-            let data: Vec<u8> = (0..5 * STRIPE as usize + 77).map(|i| (i * 31 % 251) as u8).collect();
+            let data: Vec<u8> = (0..5 * STRIPE as usize + 77)
+                .map(|i| (i * 31 % 251) as u8)
+                .collect();
             let mut got = Vec::new();
             let mut sent = 0;
             while got.len() < data.len() {
                 // Pieces that fall on either side of the stripes' borders.
                 let middle = sent + (data.len() - sent) / 3;
-                let parts = [IoSlice::new(&data[sent..middle]), IoSlice::new(&data[middle..])];
+                let parts = [
+                    IoSlice::new(&data[sent..middle]),
+                    IoSlice::new(&data[middle..]),
+                ];
                 sent += ours.send(&parts).expect("an open socket");
                 let mut direct = vec![0; 70_001];
                 let mut rest = vec![0; 4096];

@@ -113,6 +113,8 @@ pub(crate) struct Exchange {
     combined: u64,
     /// The own segment's result is only passed on: it lies in the first ring until it is sent.
     passes_on: bool,
+    /// What had come from the others at the last look.
+    heard: u64,
     posted: bool,
     verified: bool,
     /// Stays registered when it is done, so that an abort by anybody is still heard.
@@ -132,9 +134,11 @@ unsafe impl Send for Sources {}
 
 /// Exchanges that are over, with the memory that the next ones need.
 #[derive(Default)]
+#[expect(clippy::vec_box, reason = "the boxes are what is kept")]
 pub(crate) struct Shelf(Mutex<Vec<Box<Exchange>>>);
 
 impl Shelf {
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     fn exchanges(&self) -> MutexGuard<'_, Vec<Box<Exchange>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,6 +201,7 @@ impl Exchange {
             ring: 0,
             combined: 0,
             passes_on: false,
+            heard: 0,
             posted: false,
             verified: false,
             held: false,
@@ -467,10 +472,12 @@ impl Exchange {
                 flows
             }
         };
-        match streams.progress(around.events, self.other_ranks()) {
-            Ok(any) => *progressed |= any,
-            Err(_) => return Ok(false),
+        if streams.progress(around.events, self.other_ranks()).is_err() {
+            return Ok(false);
         }
+        // What came for other operations is no progress of this one.
+        let heard = flows.heard();
+        *progressed |= std::mem::replace(&mut self.heard, heard) != heard;
         if let Some(ended) = self.find_abort(streams, &flows) {
             return Err(ended);
         }
@@ -608,7 +615,10 @@ impl Exchange {
             }
         );
         let recv_at = if keep { 0 } else { own } + done as usize;
-        let Sources { bases, now: sources } = &mut self.sources;
+        let Sources {
+            bases,
+            now: sources,
+        } = &mut self.sources;
         bases.clear();
         let mut ring = self.scratch.as_ptr().wrapping_add(inside);
         for member in 0..members {

@@ -270,6 +270,16 @@ impl Flows {
         self.attempt.load(Ordering::Acquire)
     }
 
+    /// Rises with everything that comes for the operation.
+    pub(crate) fn heard(&self) -> u64 {
+        let flow = |flow: &Flow| {
+            let bytes: u64 = flow.stages.iter().map(Stage::received).sum();
+            let granted: u64 = flow.stages.iter().map(Stage::granted).sum();
+            bytes.wrapping_add(granted) + u64::from(flow.is_posted())
+        };
+        self.flows.iter().map(flow).fold(0, u64::wrapping_add)
+    }
+
     pub(crate) fn of(&self, rank: usize) -> Option<&Flow> {
         self.flows.iter().find(|flow| flow.rank == rank)
     }
@@ -287,8 +297,9 @@ struct Early {
 struct Tables {
     registered: HashMap<Key, Arc<Flows>>,
     early: HashMap<(Key, usize), VecDeque<Early>>,
-    /// How many postings `early` holds in all.
+    /// How many postings `early` holds in all, and how many bytes came with them.
     waiting: usize,
+    waiting_bytes: usize,
     /// Attempts by key, where any was given up.
     attempts: HashMap<Key, u64>,
     spare: Vec<Vec<u8>>,
@@ -327,6 +338,7 @@ impl Tables {
             }
             let early = early?;
             self.waiting -= 1;
+            self.waiting_bytes -= early.eager.len();
             if early.attempt == attempt {
                 return Some(early);
             }
@@ -419,6 +431,7 @@ impl Inbox {
             aborted: None,
         };
         tables.waiting += 1;
+        tables.waiting_bytes += eager.len();
         let Tables {
             early: queues,
             spare_queues,
@@ -453,8 +466,10 @@ impl Inbox {
         }
     }
 
-    /// How many postings wait for this rank's call, for a bound on what peers may pile up.
-    pub(crate) fn early(&self) -> usize {
-        self.tables().waiting
+    /// How many postings wait for this rank's call, and how many bytes came with them: for a bound
+    /// on what peers may pile up.
+    pub(crate) fn early(&self) -> (usize, usize) {
+        let tables = self.tables();
+        (tables.waiting, tables.waiting_bytes)
     }
 }

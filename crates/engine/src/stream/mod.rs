@@ -237,7 +237,8 @@ impl Handler for Dispatch<'_> {
         match frame.kind {
             FrameKind::Post => {
                 let post = Post::decode(payload).ok_or_else(|| bad("a posting without meaning"))?;
-                if self.streams.inbox.early() > MAX_EARLY {
+                let (postings, bytes) = self.streams.inbox.early();
+                if postings > MAX_EARLY || bytes > MAX_EARLY_BYTES {
                     return Err(bad("too many operations that this rank has not called"));
                 }
                 let eager = &payload[POST..];
@@ -293,3 +294,4 @@ impl Handler for Dispatch<'_> {
 
 /// Postings that may wait for this rank's calls.
 const MAX_EARLY: usize = 1 << 16;
+const MAX_EARLY_BYTES: usize = 256 << 20;

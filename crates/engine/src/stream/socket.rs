@@ -195,7 +195,11 @@ impl Socket {
     /// Reads and drops what there is; false at the end.
     pub(crate) fn drain(&self) -> bool {
         if let Self::Bundle(bundle) = self {
-            return bundle.sockets().iter().map(Self::drain).fold(false, |a, b| a | b);
+            return bundle
+                .sockets()
+                .iter()
+                .map(Self::drain)
+                .fold(false, |a, b| a | b);
         }
         let mut buffer = [0; 16 << 10];
         loop {
