@@ -167,6 +167,9 @@ const MEMBARRIER_GLOBAL_EXPEDITED: libc::c_int = 1 << 1;
 const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
 fn membarrier(command: libc::c_int) -> io::Result<()> {
+    if cfg!(miri) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     // SAFETY: membarrier takes no pointers.
     check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }).map(drop)
 }
@@ -385,15 +388,16 @@ pub(crate) fn machine_identity() -> io::Result<String> {
     Ok(format!("{}/{}", boot.trim(), namespace.to_string_lossy()))
 }
 
-/// Cycles of the time-stamp counter on x86, nanoseconds of the monotonic clock elsewhere.
+/// Cycles of the time-stamp counter on x86, nanoseconds of the monotonic clock elsewhere (and
+/// under Miri).
 #[inline]
 pub(crate) fn ticks() -> u64 {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86_64 processor has the instruction.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     {
         let mut time = libc::timespec {
             tv_sec: 0,

@@ -20,14 +20,14 @@ pub(crate) fn are_handed_back() -> bool {
     *ANSWER.get_or_init(ask_processor)
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 fn ask_processor() -> bool {
     let leaf = std::arch::x86_64::__cpuid(0);
     let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
     matches!(vendor.as_flattened(), b"AuthenticAMD" | b"HygonGenuine")
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), miri))]
 fn ask_processor() -> bool {
     false
 }

@@ -5,11 +5,11 @@
 //! descriptors, so that all members come to the same verdict.
 
 use super::board::{Board, Place};
+use super::member_table::MemberTable;
 use super::{Party, Refusal, Space, Ticket, lane_window};
 use crate::descriptor::Descriptor;
 use crate::kernels::lines;
 use crate::key::Key;
-use crate::region::MAX_LOCAL;
 
 /// What an attendance came to.
 #[derive(Clone, Debug)]
@@ -91,8 +91,8 @@ pub(crate) struct Attendance {
     ticket: Ticket,
     /// Members that have not been found yet, a bit each.
     missing: u64,
-    slots: [u16; MAX_LOCAL],
-    rounds: [u32; MAX_LOCAL],
+    /// Slot and round of the members that have been found.
+    found: MemberTable<(u16, u32)>,
     /// The lane that this operation was granted.
     lane: Option<u32>,
     pending: bool,
@@ -123,8 +123,7 @@ impl Attendance {
             descriptor,
             ticket,
             missing: everyone & !(1 << party.me),
-            slots: [0; MAX_LOCAL],
-            rounds: [0; MAX_LOCAL],
+            found: MemberTable::new(),
             lane: None,
             pending: false,
             shared: false,
@@ -167,7 +166,10 @@ impl Attendance {
     #[inline]
     pub(crate) fn place_of(&self, party: &Party<'_>, member: usize) -> (Place, u32) {
         let rank = usize::from(party.members[member]);
-        match (party.local.board.place(rank, self.slots[member]), self.lane) {
+        match (
+            party.local.board.place(rank, self.found.get(member).0),
+            self.lane,
+        ) {
             ((Place::Pending | Place::Arena { .. }, staged), Some(lane)) => {
                 (lane_window(lane), staged)
             }
@@ -178,7 +180,7 @@ impl Attendance {
     /// The slot of a member that has been found.
     #[inline]
     pub(crate) fn slot_of(&self, member: usize) -> u16 {
-        self.slots[member]
+        self.found.get(member).0
     }
 
     /// A number of the operation that is the same for all members, and new with every attempt:
@@ -186,7 +188,7 @@ impl Attendance {
     pub(crate) fn number(&self, party: &Party<'_>) -> (u16, u32) {
         match party.me {
             0 => (self.ticket.slot, self.ticket.round),
-            _ => (self.slots[0], self.rounds[0]),
+            _ => self.found.get(0),
         }
     }
 
@@ -231,8 +233,7 @@ impl Attendance {
                 let rank = usize::from(party.members[member]);
                 let consumed = |slot| party.local.consumed(rank, slot);
                 if let Some(found) = party.local.board.find(rank, self.key, everywhere, consumed) {
-                    self.slots[member] = found.slot;
-                    self.rounds[member] = found.round;
+                    self.found.set(member, (found.slot, found.round));
                     self.missing &= !(1 << member);
                     if found.aborted {
                         return Err(Failure::Aborted(party.ranks[member]));
@@ -258,7 +259,7 @@ impl Attendance {
             Ok(())
         } else {
             Err(Failure::Mismatch(
-                party.asked(&self.slots, &self.descriptor),
+                party.asked(&self.found, &self.descriptor),
             ))
         }
     }
@@ -270,7 +271,7 @@ impl Attendance {
             verdict.hear(
                 &party.local.board,
                 party.members[member].into(),
-                self.slots[member],
+                self.found.get(member).0,
             );
         }
         verdict
@@ -286,7 +287,7 @@ impl Attendance {
                 party.wake_others();
             }
         } else {
-            self.lane = board.granted_lane(party.members[0].into(), self.slots[0]);
+            self.lane = board.granted_lane(party.members[0].into(), self.found.get(0).0);
         }
         self.lane.is_some()
     }
@@ -299,7 +300,7 @@ impl Attendance {
                 party
                     .local
                     .board
-                    .is_aborted(party.members[*m].into(), self.slots[*m])
+                    .is_aborted(party.members[*m].into(), self.found.get(*m).0)
             })
             .map(|m| party.ranks[m])
     }
@@ -318,14 +319,13 @@ impl Attendance {
             party
                 .local
                 .board
-                .hand_slot_back(party.members[other].into(), self.slots[other]);
+                .hand_slot_back(party.members[other].into(), self.found.get(other).0);
         }
         for member in usize::from(keep_first)..party.size() {
             if member != party.me && self.missing >> member & 1 == 0 {
                 let rank = usize::from(party.members[member]);
-                party
-                    .local
-                    .acknowledge(rank, self.slots[member], self.rounds[member]);
+                let (slot, round) = self.found.get(member);
+                party.local.acknowledge(rank, slot, round);
             }
         }
         if let Some(lane) = self.lane {
@@ -351,7 +351,7 @@ impl Attendance {
             let verdict = self.look(party);
             grant = (self.missing != 0 || verdict.needs_lane()).then(|| OpenGrant {
                 first: party.members[0].into(),
-                posting: (self.missing & 1 == 0).then_some((self.slots[0], self.rounds[0])),
+                posting: (self.missing & 1 == 0).then(|| self.found.get(0)),
                 verdict,
             });
         }

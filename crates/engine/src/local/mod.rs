@@ -11,6 +11,7 @@
 pub(crate) mod attend;
 pub(crate) mod board;
 pub(crate) mod direct;
+pub(crate) mod member_table;
 pub(crate) mod reduce;
 pub(crate) mod transfer;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use self::member_table::MemberTable;
 use crate::arena::Arena;
 use crate::descriptor::Descriptor;
 use crate::key::Key;
@@ -438,7 +440,11 @@ impl Party<'_> {
         self.local.wake(self.others);
     }
 
-    pub(crate) fn asked(&self, slots: &[u16], mine: &Descriptor) -> Vec<(usize, Descriptor)> {
+    pub(crate) fn asked(
+        &self,
+        found: &MemberTable<(u16, u32)>,
+        mine: &Descriptor,
+    ) -> Vec<(usize, Descriptor)> {
         (0..self.size())
             .filter_map(|member| {
                 let descriptor = if member == self.me {
@@ -446,7 +452,7 @@ impl Party<'_> {
                 } else {
                     self.local
                         .board
-                        .descriptor(self.members[member].into(), slots[member])?
+                        .descriptor(self.members[member].into(), found.get(member).0)?
                 };
                 Some((self.ranks[member], descriptor))
             })

@@ -16,9 +16,10 @@ use std::sync::atomic::Ordering;
 use super::Party;
 use super::attend::{Attendance, Failure};
 use super::board::{INLINE_BYTES, Place};
+use super::member_table::MemberTable;
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels::{self, Destination, Scale, Store, lines};
-use crate::region::{CELL_BYTES, MAX_LOCAL, WINDOW_BYTES};
+use crate::region::{CELL_BYTES, WINDOW_BYTES};
 use crate::span::Span;
 
 /// Buffers of a window.
@@ -112,7 +113,7 @@ pub(crate) struct Transfer {
     staged: u32,
     taken: u32,
     /// Rounds of each member known to be ready.
-    ready: [u32; MAX_LOCAL],
+    ready: MemberTable<u32>,
     began: bool,
     store: Store,
 }
@@ -173,7 +174,7 @@ impl Transfer {
             rounds_in: 0,
             staged: 0,
             taken: 0,
-            ready: [0; MAX_LOCAL],
+            ready: MemberTable::new(),
             began: false,
             store,
         }
@@ -363,7 +364,7 @@ impl Transfer {
         let mut rounds = 0;
         for member in (0..party.size()).filter(|member| *member != party.me) {
             let (place, staged) = attendance.place_of(party, member);
-            self.ready[member] = staged;
+            self.ready.set(member, staged);
             let length = self.incoming.of(member).1;
             rounds = rounds.max(length.div_ceil(area(place, self.common, party.size())));
         }
@@ -392,7 +393,7 @@ impl Transfer {
     #[inline]
     fn sources_ready(&mut self, party: &Party<'_>, attendance: &Attendance) -> bool {
         for member in 0..party.size() {
-            if member == party.me || self.ready[member] > self.taken {
+            if member == party.me || self.ready.get(member) > self.taken {
                 continue;
             }
             let (place, _) = attendance.place_of(party, member);
@@ -403,8 +404,9 @@ impl Transfer {
             }
             let rank = party.members[member].into();
             let slot = party.local.board.slot(rank, attendance.slot_of(member));
-            self.ready[member] = slot.staged.load(Ordering::Acquire);
-            if self.ready[member] <= self.taken {
+            let ready = slot.staged.load(Ordering::Acquire);
+            self.ready.set(member, ready);
+            if ready <= self.taken {
                 return false;
             }
         }
@@ -521,7 +523,7 @@ impl Transfer {
     ) {
         let members = party.size();
         let alone = self.reads_alone(party);
-        let mut sources = [std::ptr::null::<u8>(); MAX_LOCAL];
+        let mut sources = MemberTable::<*const u8>::new();
         let mut step = 0;
         for member in 0..members {
             if member == party.me {
@@ -529,7 +531,7 @@ impl Transfer {
             }
             let (place, _) = attendance.place_of(party, member);
             step = area(place, self.common, members);
-            sources[member] = self.source(party, attendance, place, member);
+            sources.set(member, self.source(party, attendance, place, member));
         }
         let (offset, length) = self.outgoing.of(party.me);
         let begin = (self.taken as usize * step).min(length);
@@ -541,11 +543,15 @@ impl Transfer {
             |target, distance, length| {
                 send.visit(offset + begin + distance, length, |own, inside, length| {
                     let run = |from: usize, length: usize| {
-                        let mut at = [std::ptr::null::<u8>(); MAX_LOCAL];
+                        let mut at = MemberTable::<*const u8>::new();
                         for member in 0..members {
-                            at[member] = sources[member].wrapping_add(distance + inside + from);
+                            let pointer = if member == me {
+                                own.wrapping_add(from).cast_const()
+                            } else {
+                                sources.get(member).wrapping_add(distance + inside + from)
+                            };
+                            at.set(member, pointer);
                         }
-                        at[me] = own.wrapping_add(from);
                         let destination = Destination {
                             pointer: target.wrapping_add(inside + from),
                             store,
@@ -560,12 +566,12 @@ impl Transfer {
                                 scale,
                                 divisor,
                                 &[destination],
-                                &at[..members],
+                                at.first(members),
                                 length / dtype.size(),
                             );
                             if alone {
                                 for member in (0..members).filter(|member| *member != me) {
-                                    lines::hand_back(at[member], length);
+                                    lines::hand_back(at.get(member), length);
                                 }
                             }
                         }

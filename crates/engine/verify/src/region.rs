@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::local::board::{Bell, Header, Slot};
 use crate::sys::Mapping;
 
-pub(crate) const MAX_LOCAL: usize = 2;
+pub(crate) const MAX_LOCAL: usize = 64;
 /// What ledgers count; only the first [`USED_SLOTS`] exist.
 pub(crate) const SLOTS: usize = 64;
 pub(crate) const USED_SLOTS: usize = 2;
