@@ -9,6 +9,7 @@ SHELL := /bin/sh
 export PATH := $(PATH):$(CURDIR)/.venv/bin
 
 CARGO_TEST := cargo test --locked --workspace
+VERIFY := cargo test --locked --manifest-path crates/engine/verify/Cargo.toml --target-dir target/verify
 step = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help
@@ -49,6 +50,8 @@ test: tools ## Run every check and every test
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
 	$(call step,tests)
 	$(CARGO_TEST) --no-fail-fast
+	$(call step,the protocol of shared memory in every order)
+	$(VERIFY)
 
 # ---- While working ----
 

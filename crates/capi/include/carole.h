@@ -39,10 +39,12 @@
 #define CAROLE_VERSION "0.1.0"
 
 /** What a carole_config begins as. */
-#define CAROLE_CONFIG_INIT {sizeof(carole_config), CAROLE_TRANSPORT_DEFAULT, 0, 0, 0}
+#define CAROLE_CONFIG_INIT                                                                         \
+    {sizeof(carole_config), CAROLE_TRANSPORT_DEFAULT, 0, 0, 0, CAROLE_TLS_DEFAULT, 0, NULL, NULL}
 
 /** What a carole_options begins as. */
-#define CAROLE_OPTIONS_INIT {sizeof(carole_options), NULL, NULL, 0, 0, 0}
+#define CAROLE_OPTIONS_INIT                                                                        \
+    {sizeof(carole_options), NULL, NULL, 0, 0, 0, CAROLE_COMPRESSION_NONE, NULL, NULL}
 
 /**
  * Ask for whatever version was saved last.
@@ -125,6 +127,29 @@ typedef enum {
      */
     CAROLE_ERROR_OTHER = 16,
 } carole_result;
+
+/**
+ * How values travel between hosts: in fewer bytes, at the price of a bounded error. Inside a host
+ * nothing is compressed. All ranks get the same bits.
+ */
+typedef enum {
+    /**
+     * As they are.
+     */
+    CAROLE_COMPRESSION_NONE = 0,
+    /**
+     * As IEEE half precision: 2 bytes a value. Infinite from 65520 on.
+     */
+    CAROLE_COMPRESSION_F16 = 1,
+    /**
+     * As bfloat16: 2 bytes a value.
+     */
+    CAROLE_COMPRESSION_BF16 = 2,
+    /**
+     * As one byte a value, with a scale for each 256 of them.
+     */
+    CAROLE_COMPRESSION_INT8 = 3,
+} carole_compression;
 
 /**
  * The type of a tensor's elements. A buffer must be aligned to the size of its type.
@@ -246,6 +271,24 @@ typedef enum {
 } carole_op;
 
 /**
+ * Whether data between hosts is encrypted.
+ */
+typedef enum {
+    /**
+     * What CAROLE_TLS says, or else CAROLE_TLS_OFF.
+     */
+    CAROLE_TLS_DEFAULT = 0,
+    /**
+     * TLS 1.3 on all TCP connections for data. All ranks must use it, or none.
+     */
+    CAROLE_TLS_ON = 1,
+    /**
+     * In the clear.
+     */
+    CAROLE_TLS_OFF = 2,
+} carole_tls;
+
+/**
  * How ranks of one host reach one another.
  */
 typedef enum {
@@ -305,6 +348,24 @@ typedef struct {
      * Seconds of silence after which a peer on another host is lost; CAROLE_HEARTBEAT, default 5.
      */
     double heartbeat_seconds;
+    /**
+     * Whether data between hosts is encrypted; CAROLE_TLS, default off.
+     */
+    carole_tls tls;
+    /**
+     * TCP connections between two ranks on different hosts, 1 to 16; CAROLE_STREAMS, default 1.
+     */
+    int streams;
+    /**
+     * The path of a file with an algorithm table in JSON; CAROLE_TABLE. The first rank's table is
+     * used by all.
+     */
+    const char *table;
+    /**
+     * The path of a file for a timeline of the whole session, which carole_finalize writes; `{rank}`
+     * in it becomes the rank, which otherwise goes before the extension. CAROLE_TIMELINE.
+     */
+    const char *timeline;
 } carole_config;
 
 /**
@@ -338,6 +399,22 @@ typedef struct {
      * Seconds after which this operation fails; 0: as the session says.
      */
     double timeout_seconds;
+    /**
+     * How values travel between hosts; the same on all ranks. For carole_all_reduce and
+     * carole_all_reduce_list of CAROLE_F32, CAROLE_SUM or CAROLE_AVERAGE.
+     */
+    carole_compression compression;
+    /**
+     * The topology along which values go, the same on all ranks: "star", "multi-star", "ring",
+     * "clique", "tree", "binary-tree", "binary-tree-star", "multi-binary-tree-star" or "auto"; NULL:
+     * what is fastest. For carole_all_reduce, carole_all_reduce_list and carole_broadcast, where the
+     * topology's root must be the call's.
+     */
+    const char *topology;
+    /**
+     * The same as a tree: for each rank of the group its parent, the root being its own. NULL: none.
+     */
+    const int *parents;
 } carole_options;
 
 /**
@@ -407,7 +484,7 @@ const char *carole_version(void);
 carole_result carole_init(const carole_config *config, carole_session **session);
 
 /**
- * Leaves the job in good order and frees the session and its groups.
+ * Leaves the job in good order and frees the session, its groups and its shared memory.
  *
  * Other ranks' operations that need this one fail from now on, so ranks usually meet in a
  * carole_barrier before. Refused with CAROLE_ERROR_INVALID while a request has not been freed; no
@@ -822,8 +899,7 @@ carole_result carole_request_free(carole_request *request);
 
 /**
  * Sends `count` elements to rank `to` of the group, which receives them with carole_recv under the
- * same name; returns when `tensor` may be used again. `options` must name it; its time limit is
- * the session's.
+ * same name; returns when `tensor` may be used again. `options` must name it.
  */
 carole_result carole_send(const carole_session *session,
                           int to,
@@ -834,8 +910,7 @@ carole_result carole_send(const carole_session *session,
 
 /**
  * Receives `count` elements that rank `from` of the group sends with carole_send under the same
- * name; type and count must be the sender's. `options` must name it; its time limit is the
- * session's.
+ * name; type and count must be the sender's. `options` must name it.
  */
 carole_result carole_recv(const carole_session *session,
                           int from,
@@ -843,6 +918,45 @@ carole_result carole_recv(const carole_session *session,
                           size_t count,
                           carole_dtype dtype,
                           const carole_options *options);
+
+/**
+ * Starts carole_send. Ranks that start both can send to one another at the same time.
+ */
+carole_result carole_start_send(const carole_session *session,
+                                int to,
+                                const void *tensor,
+                                size_t count,
+                                carole_dtype dtype,
+                                const carole_options *options,
+                                carole_request **request);
+
+/**
+ * Starts carole_recv.
+ */
+carole_result carole_start_recv(const carole_session *session,
+                                int from,
+                                void *tensor,
+                                size_t count,
+                                carole_dtype dtype,
+                                const carole_options *options,
+                                carole_request **request);
+
+/**
+ * Memory for tensors, of `bytes` zeros, that the other ranks of this host can reach: reductions of
+ * tensors that lie in such memory on every rank are several times faster.
+ *
+ * It is aligned to 64 bytes. Several tensors may share it; those that begin at multiples of 64 bytes
+ * are fast. It is used as any other memory, by any operation. *memory must be given to
+ * carole_release, or goes with the session; on failure it is NULL.
+ */
+carole_result carole_alloc(const carole_session *session,
+                           size_t bytes,
+                           void **memory);
+
+/**
+ * Gives memory of carole_alloc back. No operation may be using it.
+ */
+carole_result carole_release(const carole_session *session, void *memory);
 
 /**
  * Keeps a copy of `length` bytes under a name and a version, for other ranks to ask for with
@@ -891,9 +1005,36 @@ carole_result carole_get(const carole_session *session,
                          size_t *length);
 
 /**
- * Frees memory that carole_request_saved or carole_get gave; NULL is fine.
+ * Frees memory that carole_request_saved, carole_get or carole_metrics gave; NULL is fine. Memory of
+ * carole_alloc goes to carole_release.
  */
 void carole_free(void *bytes);
+
+/**
+ * What the session has done so far, as Prometheus text (exposition format 0.0.4): operations,
+ * bytes, latencies, bandwidths, stalls and errors by kind, and traffic by peer.
+ *
+ * *metrics becomes memory to be given to carole_free, and *length, unless `length` is NULL, the
+ * text's length. Reading disturbs nobody.
+ */
+carole_result carole_metrics(const carole_session *session, char **metrics, size_t *length);
+
+/**
+ * Records from now on when each operation of this rank begins and ends, to be written to a new file
+ * at `path` in Chrome's trace event format. Each rank needs a file of its own.
+ *
+ * The file is created at once, and written by carole_timeline_stop or carole_finalize; up to then
+ * the events, at most 262144, are in memory. One timeline at a time.
+ */
+carole_result carole_timeline_start(const carole_session *session, const char *path);
+
+/**
+ * Ends the timeline and writes its file; without a timeline nothing happens.
+ *
+ * *events becomes the number of events written and *dropped that of events that found no room,
+ * unless these are NULL.
+ */
+carole_result carole_timeline_stop(const carole_session *session, size_t *events, size_t *dropped);
 
 /**
  * Has log lines of `level` and graver ones given to `function`, or printed to standard error when

@@ -1,10 +1,11 @@
-//! Element types, reduce operations and transports as C's numbers.
+//! Element types, reduce operations, transports and other choices as C's numbers.
 //!
 //! The enums are for the header. A number that arrives may be none of them, so functions take
 //! plain numbers and look them up.
 
 #![expect(non_camel_case_types, reason = "the names are C's")]
 
+use carole_engine::compress::Codec;
 use carole_engine::{DType, ReduceOp, Transport};
 
 use crate::outcome::Failure;
@@ -85,6 +86,39 @@ pub enum carole_transport {
 /// A transport as it arrives from C, where it may be any number.
 pub type carole_transport_number = u32;
 
+/// Whether data between hosts is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum carole_tls {
+    /// What CAROLE_TLS says, or else CAROLE_TLS_OFF.
+    CAROLE_TLS_DEFAULT = 0,
+    /// TLS 1.3 on all TCP connections for data. All ranks must use it, or none.
+    CAROLE_TLS_ON = 1,
+    /// In the clear.
+    CAROLE_TLS_OFF = 2,
+}
+
+/// A choice of TLS as it arrives from C, where it may be any number.
+pub type carole_tls_number = u32;
+
+/// How values travel between hosts: in fewer bytes, at the price of a bounded error. Inside a host
+/// nothing is compressed. All ranks get the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum carole_compression {
+    /// As they are.
+    CAROLE_COMPRESSION_NONE = 0,
+    /// As IEEE half precision: 2 bytes a value. Infinite from 65520 on.
+    CAROLE_COMPRESSION_F16 = 1,
+    /// As bfloat16: 2 bytes a value.
+    CAROLE_COMPRESSION_BF16 = 2,
+    /// As one byte a value, with a scale for each 256 of them.
+    CAROLE_COMPRESSION_INT8 = 3,
+}
+
+/// A compression as it arrives from C, where it may be any number.
+pub type carole_compression_number = u32;
+
 /// The element type with this number.
 #[inline]
 pub(crate) fn dtype(number: carole_dtype_number) -> Result<DType, Failure> {
@@ -114,6 +148,26 @@ pub(crate) fn transport(number: carole_transport_number) -> Result<Option<Transp
             "{number} is not a carole_transport"
         ))),
     }
+}
+
+/// Whether to use TLS; `None` for the default.
+pub(crate) fn tls(number: carole_tls_number) -> Result<Option<bool>, Failure> {
+    use carole_tls::{CAROLE_TLS_OFF, CAROLE_TLS_ON};
+    match number {
+        0 => Ok(None),
+        number if number == CAROLE_TLS_ON as u32 => Ok(Some(true)),
+        number if number == CAROLE_TLS_OFF as u32 => Ok(Some(false)),
+        number => Err(Failure::invalid(format!("{number} is not a carole_tls"))),
+    }
+}
+
+/// The compression with this number.
+#[inline]
+pub(crate) fn compression(number: carole_compression_number) -> Result<Codec, Failure> {
+    u8::try_from(number)
+        .ok()
+        .and_then(Codec::from_u8)
+        .ok_or_else(|| Failure::invalid(format!("{number} is not a carole_compression")))
 }
 
 #[cfg(test)]
@@ -153,6 +207,15 @@ mod tests {
         ] {
             assert_eq!(op(here as u32).unwrap(), engine);
         }
+        use carole_compression as z;
+        for (here, engine) in [
+            (z::CAROLE_COMPRESSION_NONE, Codec::None),
+            (z::CAROLE_COMPRESSION_F16, Codec::F16),
+            (z::CAROLE_COMPRESSION_BF16, Codec::Bf16),
+            (z::CAROLE_COMPRESSION_INT8, Codec::Int8),
+        ] {
+            assert_eq!(compression(here as u32).unwrap(), engine);
+        }
     }
 
     #[test]
@@ -164,5 +227,7 @@ mod tests {
             assert!(op(number).is_err());
         }
         assert!(transport(3).is_err());
+        assert!(tls(3).is_err());
+        assert!(compression(4).is_err() && compression(256).is_err());
     }
 }

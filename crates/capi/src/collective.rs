@@ -15,15 +15,17 @@ use crate::codes::{carole_dtype_number, carole_op_number};
 use crate::memory::{array, out};
 use crate::options::{carole_options, carole_tensor};
 use crate::outcome::carole_result;
-use crate::prepare::List;
-use crate::scope::{Operation, Scope, run};
+use crate::scope::{Operation, Scope, run, within};
 use crate::session::carole_session;
 
 pub(crate) const BARRIER: Operation = Operation::moving("barrier");
-pub(crate) const BROADCAST: Operation = Operation::moving("broadcast");
+pub(crate) const BROADCAST: Operation = Operation::moving("broadcast").following();
 pub(crate) const REDUCE: Operation = Operation::reducing("reduce");
-pub(crate) const ALL_REDUCE: Operation = Operation::reducing("all_reduce");
-pub(crate) const ALL_REDUCE_LIST: Operation = Operation::reducing("all_reduce_list");
+pub(crate) const ALL_REDUCE: Operation =
+    Operation::reducing("all_reduce").following().compressing();
+pub(crate) const ALL_REDUCE_LIST: Operation = Operation::reducing("all_reduce_list")
+    .following()
+    .compressing();
 pub(crate) const REDUCE_SCATTER: Operation = Operation::reducing("reduce_scatter");
 pub(crate) const ALL_GATHER: Operation = Operation::moving("all_gather");
 pub(crate) const ALL_GATHER_V: Operation = Operation::moving("all_gather_v");
@@ -39,9 +41,8 @@ pub unsafe extern "C" fn carole_barrier(
     session: *const carole_session,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| Ok(scope.barrier().run()?);
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, BARRIER, body) }
+    unsafe { run(session, options, BARRIER, |scope| Ok(scope.barrier())) }
 }
 
 /// The root's `count` elements reach everybody.
@@ -56,12 +57,12 @@ pub unsafe extern "C" fn carole_broadcast(
     root: c_int,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.broadcast(tensor, count, dtype, root) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, BROADCAST, body) }
+    unsafe {
+        run(session, options, BROADCAST, |scope| {
+            scope.broadcast(tensor, count, dtype, root)
+        })
+    }
 }
 
 /// Combines the `count` elements of all ranks at the root. `recv` is used at the root only and may
@@ -79,12 +80,12 @@ pub unsafe extern "C" fn carole_reduce(
     root: c_int,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.reduce(send, recv, count, dtype, op, root) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, REDUCE, body) }
+    unsafe {
+        run(session, options, REDUCE, |scope| {
+            scope.reduce(send, recv, count, dtype, op, root)
+        })
+    }
 }
 
 /// Combines the `count` elements of all ranks; every rank gets the result, and every rank the same
@@ -101,12 +102,12 @@ pub unsafe extern "C" fn carole_all_reduce(
     op: carole_op_number,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.all_reduce(send, recv, count, dtype, op) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, ALL_REDUCE, body) }
+    unsafe {
+        run(session, options, ALL_REDUCE, |scope| {
+            scope.all_reduce(send, recv, count, dtype, op)
+        })
+    }
 }
 
 /// Combines a list of `count` tensors as carole_all_reduce does each, in one operation for each
@@ -122,15 +123,12 @@ pub unsafe extern "C" fn carole_all_reduce_list(
     op: carole_op_number,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        match unsafe { scope.all_reduce_list(tensors, count, op) }? {
-            List::Uniform(prepared) => Ok(prepared.run()?),
-            List::Mixed(plan) => scope.run_plan(&plan),
-        }
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, ALL_REDUCE_LIST, body) }
+    unsafe {
+        run(session, options, ALL_REDUCE_LIST, |scope| {
+            scope.all_reduce_list(tensors, count, op)
+        })
+    }
 }
 
 /// Combines the ranks' `send`, which has `count` elements for each rank; rank i of the group gets
@@ -148,12 +146,12 @@ pub unsafe extern "C" fn carole_reduce_scatter(
     op: carole_op_number,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.reduce_scatter(send, recv, count, dtype, op) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, REDUCE_SCATTER, body) }
+    unsafe {
+        run(session, options, REDUCE_SCATTER, |scope| {
+            scope.reduce_scatter(send, recv, count, dtype, op)
+        })
+    }
 }
 
 /// Everybody gets everybody's `count` elements: those of rank i of the group become the i-th part of
@@ -170,12 +168,12 @@ pub unsafe extern "C" fn carole_all_gather(
     dtype: carole_dtype_number,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.all_gather(send, recv, count, dtype) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, ALL_GATHER, body) }
+    unsafe {
+        run(session, options, ALL_GATHER, |scope| {
+            scope.all_gather(send, recv, count, dtype)
+        })
+    }
 }
 
 /// As carole_all_gather, with parts of different lengths: rank i of the group sends counts[i]
@@ -192,12 +190,12 @@ pub unsafe extern "C" fn carole_all_gather_v(
     dtype: carole_dtype_number,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.all_gather_v(send, recv, counts, dtype) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, ALL_GATHER_V, body) }
+    unsafe {
+        run(session, options, ALL_GATHER_V, |scope| {
+            scope.all_gather_v(send, recv, counts, dtype)
+        })
+    }
 }
 
 /// The root gets everybody's `count` elements, as carole_all_gather orders them. `recv` is used at
@@ -214,12 +212,12 @@ pub unsafe extern "C" fn carole_gather(
     root: c_int,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.gather(send, recv, count, dtype, root) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, GATHER, body) }
+    unsafe {
+        run(session, options, GATHER, |scope| {
+            scope.gather(send, recv, count, dtype, root)
+        })
+    }
 }
 
 /// Rank i of the group gets the i-th part of the root's `send`, which has `count` elements for each
@@ -236,12 +234,12 @@ pub unsafe extern "C" fn carole_scatter(
     root: c_int,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.scatter(send, recv, count, dtype, root) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, SCATTER, body) }
+    unsafe {
+        run(session, options, SCATTER, |scope| {
+            scope.scatter(send, recv, count, dtype, root)
+        })
+    }
 }
 
 /// Rank i of the group sends the j-th part of its `send` to rank j, where it becomes the i-th part
@@ -257,12 +255,12 @@ pub unsafe extern "C" fn carole_all_to_all(
     dtype: carole_dtype_number,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(unsafe { scope.all_to_all(send, recv, count, dtype) }?.run()?)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, ALL_TO_ALL, body) }
+    unsafe {
+        run(session, options, ALL_TO_ALL, |scope| {
+            scope.all_to_all(send, recv, count, dtype)
+        })
+    }
 }
 
 /// As carole_all_to_all, with parts of different lengths: this rank sends send_counts[j] elements to
@@ -280,13 +278,12 @@ pub unsafe extern "C" fn carole_all_to_all_v(
     dtype: carole_dtype_number,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        let plan = unsafe { scope.all_to_all_v(send, send_counts, recv, recv_counts, dtype) }?;
-        scope.run_plan(&plan)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, ALL_TO_ALL_V, body) }
+    unsafe {
+        run(session, options, ALL_TO_ALL_V, |scope| {
+            scope.all_to_all_v(send, send_counts, recv, recv_counts, dtype)
+        })
+    }
 }
 
 /// Do all ranks hold the same `length` bytes? *same becomes 1 or 0, alike on every rank. Ranks may
@@ -299,7 +296,7 @@ pub unsafe extern "C" fn carole_consensus(
     same: *mut c_int,
     options: *const carole_options,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
+    let body = |scope: &Scope<'_>| {
         // SAFETY: the caller keeps the header's rules.
         let bytes = unsafe { array(bytes.cast::<u8>(), length, "bytes") }?;
         // SAFETY: the caller passes a place for the answer, or NULL.
@@ -308,5 +305,5 @@ pub unsafe extern "C" fn carole_consensus(
         Ok(())
     };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { run(session, options, CONSENSUS, body) }
+    unsafe { within(session, options, CONSENSUS, body) }
 }

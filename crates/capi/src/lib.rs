@@ -9,12 +9,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`outcome`] | result codes, the last error, the border |
-//! | [`codes`] | element types, reduce operations and transports as numbers |
+//! | [`codes`] | element types, reduce operations, transports and other choices as numbers |
 //! | [`options`] | structs that can grow: configuration, a call's options, a list's tensors |
 //! | [`session`], [`group`] | joining, leaving, and who is where |
 //! | [`collective`], [`transfer`] | calls that return when they are done |
 //! | [`start`], [`request`] | calls that return at once, and their handles |
+//! | [`shared`] | memory that the ranks of a host share |
 //! | [`store`] | named blobs and queues |
+//! | [`monitor`] | metrics and timelines |
 //! | [`log`] | where log lines go |
 //!
 //! Behind them: `memory` checks buffers, `scope` reads what all calls share, `prepare` turns
@@ -22,21 +24,22 @@
 //!
 //! # Room for what comes
 //!
-//! Tensors in shared memory (`carole_alloc`, `carole_release`), metrics as text and the timeline
-//! join the header when the engine has them. The structs begin with their size and the enums leave
-//! numbers free, so none of these changes what is there.
+//! The structs begin with their size and the enums leave numbers free, so that what is added does not
+//! change what is there.
 
 pub mod codes;
 pub mod collective;
 pub mod group;
 pub mod log;
 mod memory;
+pub mod monitor;
 pub mod options;
 pub mod outcome;
 mod prepare;
 pub mod request;
 mod scope;
 pub mod session;
+pub mod shared;
 mod staged;
 pub mod start;
 pub mod store;

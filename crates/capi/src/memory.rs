@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use carole_engine::DType;
 
-use crate::outcome::Failure;
+use crate::outcome::{Failure, carole_result};
 
 fn check<T>(pointer: *const T, what: &str) -> Result<(), Failure> {
     if pointer.is_null() {
@@ -74,6 +74,23 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Result<&'a 
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str()
         .map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
+}
+
+/// A copy of bytes, and a zero behind them, in memory that C gives back with carole_free.
+pub(crate) fn given(bytes: &[u8]) -> Result<*mut c_void, Failure> {
+    // SAFETY: malloc has no rules.
+    let memory = unsafe { libc::malloc(bytes.len() + 1) };
+    if memory.is_null() {
+        let message = format!("no memory for {} bytes", bytes.len());
+        return Err(Failure::new(carole_result::CAROLE_ERROR_SYSTEM, message));
+    }
+    let first = memory.cast::<u8>();
+    // SAFETY: the memory is new and has room for all bytes and the zero.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len());
+        first.add(bytes.len()).write(0);
+    }
+    Ok(memory)
 }
 
 /// A rank, root or count that C passes as an `int`.

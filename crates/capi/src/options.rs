@@ -5,15 +5,20 @@
     reason = "structs of a size that the caller states are copied"
 )]
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
 
+use carole_engine::compress::Codec;
 use carole_worker::Settings;
-use carole_worker::settings::{EXPECTED_SECONDS, seconds};
+use carole_worker::settings::{EXPECTED_SECONDS, EXPECTED_STREAMS, seconds, streams, table};
 
-use crate::codes::{carole_dtype_number, carole_transport_number, transport};
+use crate::codes::{
+    carole_compression_number, carole_dtype_number, carole_tls_number, carole_transport_number,
+    compression, tls, transport,
+};
 use crate::group::carole_group;
-use crate::memory::reference;
+use crate::memory::{reference, text};
 use crate::outcome::Failure;
 
 /// How a session behaves. Begin with CAROLE_CONFIG_INIT; a field that is zero has the value of its
@@ -31,6 +36,16 @@ pub struct carole_config {
     pub stall_seconds: f64,
     /// Seconds of silence after which a peer on another host is lost; CAROLE_HEARTBEAT, default 5.
     pub heartbeat_seconds: f64,
+    /// Whether data between hosts is encrypted; CAROLE_TLS, default off.
+    pub tls: carole_tls_number,
+    /// TCP connections between two ranks on different hosts, 1 to 16; CAROLE_STREAMS, default 1.
+    pub streams: c_int,
+    /// The path of a file with an algorithm table in JSON; CAROLE_TABLE. The first rank's table is
+    /// used by all.
+    pub table: *const c_char,
+    /// The path of a file for a timeline of the whole session, which carole_finalize writes; `{rank}`
+    /// in it becomes the rank, which otherwise goes before the extension. CAROLE_TIMELINE.
+    pub timeline: *const c_char,
 }
 
 /// What a call may be told beside its arguments. Begin with CAROLE_OPTIONS_INIT; NULL in place of
@@ -52,6 +67,16 @@ pub struct carole_options {
     pub postscale: f64,
     /// Seconds after which this operation fails; 0: as the session says.
     pub timeout_seconds: f64,
+    /// How values travel between hosts; the same on all ranks. For carole_all_reduce and
+    /// carole_all_reduce_list of CAROLE_F32, CAROLE_SUM or CAROLE_AVERAGE.
+    pub compression: carole_compression_number,
+    /// The topology along which values go, the same on all ranks: "star", "multi-star", "ring",
+    /// "clique", "tree", "binary-tree", "binary-tree-star", "multi-binary-tree-star" or "auto"; NULL:
+    /// what is fastest. For carole_all_reduce, carole_all_reduce_list and carole_broadcast, where the
+    /// topology's root must be the call's.
+    pub topology: *const c_char,
+    /// The same as a tree: for each rank of the group its parent, the root being its own. NULL: none.
+    pub parents: *const c_int,
 }
 
 /// One tensor of a list.
@@ -79,13 +104,13 @@ unsafe trait Sized0: Copy {
     const FIRST: usize;
 }
 
-// SAFETY: a size, a number and three floats.
+// SAFETY: a size, numbers, floats and pointers.
 unsafe impl Sized0 for carole_config {
     const NAME: &str = "carole_config";
     const FIRST: usize = 40;
 }
 
-// SAFETY: a size, two pointers and three floats.
+// SAFETY: a size, a number, floats and pointers.
 unsafe impl Sized0 for carole_options {
     const NAME: &str = "carole_options";
     const FIRST: usize = 48;
@@ -114,6 +139,9 @@ unsafe fn read<T: Sized0>(pointer: *const T) -> Result<T, Failure> {
     }
     if size > LARGEST {
         return Err(wrong("more than it will ever have"));
+    }
+    if !size.is_multiple_of(align_of::<T>()) {
+        return Err(wrong("which cuts a field in two"));
     }
     // SAFETY: the caller's struct has `size` bytes.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), size) };
@@ -163,7 +191,49 @@ pub(crate) unsafe fn settings(config: *const carole_config) -> Result<Settings, 
         timeout: limit(config.timeout_seconds, "carole_config.timeout_seconds")?,
         stall: limit(config.stall_seconds, "carole_config.stall_seconds")?,
         heartbeat: limit(config.heartbeat_seconds, "carole_config.heartbeat_seconds")?,
+        streams: match config.streams {
+            0 => None,
+            number => Some(
+                usize::try_from(number)
+                    .ok()
+                    .and_then(streams)
+                    .ok_or_else(|| {
+                        let field = "carole_config.streams";
+                        Failure::invalid(format!(
+                            "{field} is {number}: expected {EXPECTED_STREAMS}"
+                        ))
+                    })?,
+            ),
+        },
+        tls: tls(config.tls)?,
+        // SAFETY: the caller's promise.
+        table: match unsafe { path(config.table, "carole_config.table") }? {
+            None => None,
+            Some(path) => Some(table(path).map_err(|problem| {
+                Failure::invalid(format!(
+                    "carole_config.table is {}: {problem}",
+                    path.display()
+                ))
+            })?),
+        },
+        // SAFETY: the caller's promise.
+        timeline: unsafe { path(config.timeline, "carole_config.timeline") }?.map(PathBuf::from),
     })
+}
+
+/// A file that may be named.
+///
+/// # Safety
+/// The pointer is NULL, or points to a text that ends with a zero and is not written for `'a`.
+unsafe fn path<'a>(pointer: *const c_char, field: &str) -> Result<Option<&'a Path>, Failure> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { text(pointer, field) }? {
+        "" => Err(Failure::invalid(format!("{field} is empty"))),
+        path => Ok(Some(Path::new(path))),
+    }
 }
 
 /// A call's options with their defaults filled in.
@@ -173,6 +243,9 @@ pub(crate) struct Options {
     pub(crate) group: *const carole_group,
     pub(crate) scale: Option<(f64, f64)>,
     pub(crate) timeout: Option<std::time::Duration>,
+    pub(crate) codec: Codec,
+    pub(crate) topology: *const c_char,
+    pub(crate) parents: *const c_int,
 }
 
 /// A call's options; the defaults when the pointer is NULL.
@@ -182,12 +255,14 @@ pub(crate) struct Options {
 #[inline]
 pub(crate) unsafe fn options(options: *const carole_options) -> Result<Options, Failure> {
     if options.is_null() {
-        let (name, group) = (std::ptr::null(), std::ptr::null());
         return Ok(Options {
-            name,
-            group,
+            name: std::ptr::null(),
+            group: std::ptr::null(),
             scale: None,
             timeout: None,
+            codec: Codec::None,
+            topology: std::ptr::null(),
+            parents: std::ptr::null(),
         });
     }
     // SAFETY: the caller's promise.
@@ -199,6 +274,9 @@ pub(crate) unsafe fn options(options: *const carole_options) -> Result<Options, 
         group: options.group,
         scale: (scale != (1.0, 1.0)).then_some(scale),
         timeout: limit(options.timeout_seconds, "carole_options.timeout_seconds")?,
+        codec: compression(options.compression)?,
+        topology: options.topology,
+        parents: options.parents,
     })
 }
 
@@ -214,6 +292,9 @@ mod tests {
             prescale: 0.0,
             postscale: 0.0,
             timeout_seconds: 0.0,
+            compression: 0,
+            topology: std::ptr::null(),
+            parents: std::ptr::null(),
         }
     }
 
@@ -242,7 +323,8 @@ mod tests {
 
     #[test]
     fn a_struct_without_its_size_is_refused() {
-        for size in [0, 8, size_of::<carole_options>() - 1, usize::MAX] {
+        let (first, own) = (carole_options::FIRST, size_of::<carole_options>());
+        for size in [0, 8, first - 8, first + 4, own - 1, usize::MAX] {
             let wrong = carole_options { size, ..plain() };
             // SAFETY: no more than the first field is read when it is refused.
             assert!(unsafe { options(&raw const wrong) }.is_err(), "{size}");
@@ -272,8 +354,34 @@ mod tests {
     }
 
     #[test]
+    fn a_struct_of_the_first_version_is_taken_and_the_rest_is_zero() {
+        let first = carole_options {
+            size: carole_options::FIRST,
+            timeout_seconds: 2.0,
+            // Behind what the first version knew: not looked at.
+            compression: 77,
+            ..plain()
+        };
+        // SAFETY: the struct is larger than its first field tells.
+        let options = unsafe { options(&raw const first) }.unwrap();
+        assert_eq!(options.timeout, Some(std::time::Duration::from_secs(2)));
+        assert_eq!(options.codec, Codec::None);
+    }
+
+    #[test]
     fn the_first_sizes_are_those_of_the_first_version() {
-        assert_eq!(size_of::<carole_config>(), carole_config::FIRST);
-        assert_eq!(size_of::<carole_options>(), carole_options::FIRST);
+        let config = std::mem::offset_of!(carole_config, tls);
+        assert_eq!(config, carole_config::FIRST);
+        let options = std::mem::offset_of!(carole_options, compression);
+        assert_eq!(options, carole_options::FIRST);
+    }
+
+    #[test]
+    fn no_struct_ends_with_bytes_that_belong_to_no_field() {
+        // A later field there would be read from callers that never wrote it.
+        let config = std::mem::offset_of!(carole_config, timeline) + size_of::<usize>();
+        assert_eq!(config, size_of::<carole_config>());
+        let options = std::mem::offset_of!(carole_options, parents) + size_of::<usize>();
+        assert_eq!(options, size_of::<carole_options>());
     }
 }

@@ -155,9 +155,11 @@ impl From<carole_worker::Error> for Failure {
         use carole_worker::Error;
         let code = match error {
             Error::Engine(error) => return error.into(),
-            Error::MissingVariable { .. } | Error::BadVariable { .. } => CAROLE_ERROR_ENVIRONMENT,
+            Error::MissingVariable { .. } | Error::BadVariable { .. } | Error::BadFile { .. } => {
+                CAROLE_ERROR_ENVIRONMENT
+            }
             Error::Coordinator { .. } => CAROLE_ERROR_COORDINATOR,
-            Error::System { .. } => CAROLE_ERROR_SYSTEM,
+            Error::System { .. } | Error::Timeline { .. } => CAROLE_ERROR_SYSTEM,
             _ => CAROLE_ERROR_OTHER,
         };
         Self::new(code, error.describe())

@@ -1,6 +1,6 @@
 //! From C's arguments to the engine's prepared calls.
 //!
-//! Each function here serves the blocking and the started form of one collective. They check what
+//! Each function here serves the blocking and the started form of one operation. They check what
 //! can be checked before the engine, whose own functions believe their pointers, gets to see it.
 
 #![expect(
@@ -10,20 +10,21 @@
 
 use std::ffi::{c_int, c_void};
 
+use carole_engine::compress::Codec;
 use carole_engine::span::Piece;
-use carole_engine::{DType, Prepared, ReduceOp};
+use carole_engine::{DType, ReduceOp};
 
 use crate::codes::{carole_dtype_number, carole_op_number, dtype, op};
 use crate::memory::{Buffer, array, bytes_of, index};
 use crate::options::carole_tensor;
 use crate::outcome::Failure;
-use crate::scope::Scope;
+use crate::scope::{Action, Scope};
 use crate::staged::{MixedList, Splits};
 
 const IN_PLACE: &str = "in place, both are the same pointer";
 const OWN_PART: &str = "in place, the shorter is this rank's own part of the longer";
 
-impl<'a> Scope<'a> {
+impl Scope<'_> {
     /// The elements of all members together.
     fn all_of(&self, count: usize) -> Result<usize, Failure> {
         bytes_of(count, self.group.size(), "the buffer")
@@ -34,8 +35,8 @@ impl<'a> Scope<'a> {
         Ok((root, root == self.group.rank()))
     }
 
-    pub(crate) fn barrier(&self) -> Prepared<'a> {
-        self.call().prepare_barrier()
+    pub(crate) fn barrier(&self) -> Action<'_> {
+        self.call().prepare_barrier().into()
     }
 
     /// # Safety
@@ -46,15 +47,16 @@ impl<'a> Scope<'a> {
         count: usize,
         number: carole_dtype_number,
         root: c_int,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let dtype = dtype(number)?;
         let (root, _) = self.root(root)?;
         let tensor = Buffer::new(tensor, count, dtype, "tensor")?;
         // SAFETY: checked above; that the buffer is what it says is the caller's promise.
-        Ok(unsafe {
+        let prepared = unsafe {
             self.call()
                 .prepare_broadcast(tensor.pointer, count, dtype, root)
-        }?)
+        }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -67,14 +69,16 @@ impl<'a> Scope<'a> {
         count: usize,
         number: carole_dtype_number,
         how: carole_op_number,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let (dtype, op) = (dtype(number)?, op(how)?);
         let send = Buffer::new(send, count, dtype, "send")?;
         let recv = Buffer::new(recv, count, dtype, "recv")?;
         send.check_part_of(recv, 0, IN_PLACE)?;
         let call = self.call();
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe { call.prepare_all_reduce(send.pointer, recv.pointer, count, dtype, op) }?)
+        let prepared =
+            unsafe { call.prepare_all_reduce(send.pointer, recv.pointer, count, dtype, op) }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -87,7 +91,7 @@ impl<'a> Scope<'a> {
         number: carole_dtype_number,
         how: carole_op_number,
         root: c_int,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let (dtype, op) = (dtype(number)?, op(how)?);
         let (root, is_root) = self.root(root)?;
         let send = Buffer::new(send, count, dtype, "send")?;
@@ -95,7 +99,9 @@ impl<'a> Scope<'a> {
         send.check_part_of(recv, 0, IN_PLACE)?;
         let call = self.call();
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe { call.prepare_reduce(send.pointer, recv.pointer, count, dtype, op, root) }?)
+        let prepared =
+            unsafe { call.prepare_reduce(send.pointer, recv.pointer, count, dtype, op, root) }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -107,14 +113,16 @@ impl<'a> Scope<'a> {
         count: usize,
         number: carole_dtype_number,
         how: carole_op_number,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let (dtype, op) = (dtype(number)?, op(how)?);
         let send = Buffer::new(send, self.all_of(count)?, dtype, "send")?;
         let recv = Buffer::new(recv, count, dtype, "recv")?;
         recv.check_part_of(send, self.group.rank() * recv.bytes, OWN_PART)?;
         let call = self.call();
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe { call.prepare_reduce_scatter(send.pointer, recv.pointer, count, dtype, op) }?)
+        let prepared =
+            unsafe { call.prepare_reduce_scatter(send.pointer, recv.pointer, count, dtype, op) }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -125,16 +133,17 @@ impl<'a> Scope<'a> {
         recv: *mut c_void,
         count: usize,
         number: carole_dtype_number,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let dtype = dtype(number)?;
         let send = Buffer::new(send, count, dtype, "send")?;
         let recv = Buffer::new(recv, self.all_of(count)?, dtype, "recv")?;
         send.check_part_of(recv, self.group.rank() * send.bytes, OWN_PART)?;
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe {
+        let prepared = unsafe {
             self.call()
                 .prepare_all_gather(send.pointer, recv.pointer, count, dtype)
-        })
+        };
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -145,7 +154,7 @@ impl<'a> Scope<'a> {
         recv: *mut c_void,
         counts: *const usize,
         number: carole_dtype_number,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let dtype = dtype(number)?;
         // SAFETY: the caller's array has one element a member.
         let counts = unsafe { array(counts, self.group.size(), "counts") }?;
@@ -156,7 +165,9 @@ impl<'a> Scope<'a> {
         send.check_part_of(recv, before * dtype.size(), OWN_PART)?;
         let call = self.call();
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe { call.prepare_all_gather_v(send.pointer, recv.pointer, counts, dtype) }?)
+        let prepared =
+            unsafe { call.prepare_all_gather_v(send.pointer, recv.pointer, counts, dtype) }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -168,7 +179,7 @@ impl<'a> Scope<'a> {
         count: usize,
         number: carole_dtype_number,
         root: c_int,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let dtype = dtype(number)?;
         let (root, is_root) = self.root(root)?;
         let all = self.all_of(count)?;
@@ -177,7 +188,9 @@ impl<'a> Scope<'a> {
         send.check_part_of(recv, self.group.rank() * send.bytes, OWN_PART)?;
         let call = self.call();
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe { call.prepare_gather(send.pointer, recv.pointer, count, dtype, root) }?)
+        let prepared =
+            unsafe { call.prepare_gather(send.pointer, recv.pointer, count, dtype, root) }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -189,7 +202,7 @@ impl<'a> Scope<'a> {
         count: usize,
         number: carole_dtype_number,
         root: c_int,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let dtype = dtype(number)?;
         let (root, is_root) = self.root(root)?;
         let all = self.all_of(count)?;
@@ -198,7 +211,9 @@ impl<'a> Scope<'a> {
         recv.check_part_of(send, self.group.rank() * recv.bytes, OWN_PART)?;
         let call = self.call();
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe { call.prepare_scatter(send.pointer, recv.pointer, count, dtype, root) }?)
+        let prepared =
+            unsafe { call.prepare_scatter(send.pointer, recv.pointer, count, dtype, root) }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -209,17 +224,18 @@ impl<'a> Scope<'a> {
         recv: *mut c_void,
         count: usize,
         number: carole_dtype_number,
-    ) -> Result<Prepared<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let dtype = dtype(number)?;
         let all = self.all_of(count)?;
         let send = Buffer::new(send, all, dtype, "send")?;
         let recv = Buffer::new(recv, all, dtype, "recv")?;
         send.check_apart(recv)?;
         // SAFETY: checked above; that the buffers are what they say is the caller's promise.
-        Ok(unsafe {
+        let prepared = unsafe {
             self.call()
                 .prepare_all_to_all(send.pointer, recv.pointer, count, dtype)
-        })
+        };
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -231,7 +247,7 @@ impl<'a> Scope<'a> {
         recv: *mut c_void,
         recv_counts: *const usize,
         number: carole_dtype_number,
-    ) -> Result<Splits, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let dtype = dtype(number)?;
         let size = self.group.size();
         // SAFETY: the caller's array has one element a member.
@@ -242,13 +258,49 @@ impl<'a> Scope<'a> {
         let recv = Buffer::new(recv, total(recv_counts, "recv_counts")?, dtype, "recv")?;
         send.check_apart(recv)?;
         let (send_counts, recv_counts) = (send_counts.to_vec(), recv_counts.to_vec());
-        Ok(Splits {
+        Ok(Action::Several(Box::new(Splits {
             dtype,
             send,
             send_counts,
             recv,
             recv_counts,
-        })
+        })))
+    }
+
+    /// # Safety
+    /// As for [`Self::broadcast`].
+    pub(crate) unsafe fn send(
+        &self,
+        to: c_int,
+        tensor: *const c_void,
+        count: usize,
+        number: carole_dtype_number,
+    ) -> Result<Action<'_>, Failure> {
+        let dtype = dtype(number)?;
+        let to = index(to, "to")?;
+        let tensor = Buffer::new(tensor, count, dtype, "tensor")?;
+        let call = self.call();
+        // SAFETY: checked above; that the buffer is what it says is the caller's promise.
+        let prepared = unsafe { call.prepare_send(to, tensor.pointer, count, dtype) }?;
+        Ok(prepared.into())
+    }
+
+    /// # Safety
+    /// As for [`Self::broadcast`].
+    pub(crate) unsafe fn recv(
+        &self,
+        from: c_int,
+        tensor: *mut c_void,
+        count: usize,
+        number: carole_dtype_number,
+    ) -> Result<Action<'_>, Failure> {
+        let dtype = dtype(number)?;
+        let from = index(from, "from")?;
+        let tensor = Buffer::new(tensor, count, dtype, "tensor")?;
+        let call = self.call();
+        // SAFETY: checked above; that the buffer is what it says is the caller's promise.
+        let prepared = unsafe { call.prepare_recv(from, tensor.pointer, count, dtype) }?;
+        Ok(prepared.into())
     }
 
     /// # Safety
@@ -258,7 +310,7 @@ impl<'a> Scope<'a> {
         tensors: *const carole_tensor,
         count: usize,
         how: carole_op_number,
-    ) -> Result<List<'a>, Failure> {
+    ) -> Result<Action<'_>, Failure> {
         let op = op(how)?;
         // SAFETY: the caller's array has `count` elements.
         let tensors = unsafe { array(tensors, count, "tensors") }?;
@@ -283,7 +335,12 @@ impl<'a> Scope<'a> {
                 .unwrap_or(DType::U8)
         });
         if used.next().is_some() {
-            return Ok(List::Mixed(mixed(tensors, &types, op)));
+            if self.settings.codec != Codec::None {
+                return Err(Failure::invalid(
+                    "a list with several types of element cannot be compressed",
+                ));
+            }
+            return Ok(Action::Several(Box::new(mixed(tensors, &types, op))));
         }
         let call = self.call();
         let (send, recv) = (
@@ -292,22 +349,9 @@ impl<'a> Scope<'a> {
         );
         // SAFETY: checked above; that the buffers are what they say, and that no two tensors
         // overlap, is the caller's promise.
-        Ok(List::Uniform(unsafe {
-            call.prepare_all_reduce_list(send, recv, first, op)
-        }?))
+        let prepared = unsafe { call.prepare_all_reduce_list(send, recv, first, op) }?;
+        Ok(prepared.into())
     }
-}
-
-/// A list, ready to be combined.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the common one, and lives briefly"
-)]
-pub(crate) enum List<'a> {
-    /// Of one type: one operation.
-    Uniform(Prepared<'a>),
-    /// Of several.
-    Mixed(MixedList),
 }
 
 fn check_tensor(tensor: &carole_tensor) -> Result<(DType, Buffer), Failure> {

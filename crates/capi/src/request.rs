@@ -36,18 +36,6 @@ pub(crate) enum Work {
     Staged(Staged),
 }
 
-impl From<Handle> for Work {
-    fn from(handle: Handle) -> Self {
-        Self::One(handle)
-    }
-}
-
-impl From<Staged> for Work {
-    fn from(staged: Staged) -> Self {
-        Self::Staged(staged)
-    }
-}
-
 impl carole_request {
     /// A forked child has a copy of the handle, but not the threads behind it.
     fn check_process(&self) -> Result<(), Failure> {

@@ -12,14 +12,15 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use carole_engine::Group;
-use carole_plan::Position;
+use carole_engine::{Group, SharedTensor};
+use carole_plan::{Position, Topology, TopologyName};
 use carole_worker::{Environment, Worker};
 
 use crate::group::carole_group;
 use crate::memory::{out, reference};
 use crate::options::{carole_config, settings};
 use crate::outcome::{Failure, border, carole_result};
+use crate::scope::no_topology;
 
 /// This process as a member of its job.
 pub struct carole_session {
@@ -27,8 +28,14 @@ pub struct carole_session {
     pub(crate) world: Group,
     /// Handles that were given out; they live as long as the session.
     groups: Mutex<HashMap<Vec<usize>, Box<carole_group>>>,
+    /// Topologies that were asked for, by the address of their group, which stays where it is.
+    topologies: Mutex<HashMap<(usize, TopologyName), Arc<Topology>>>,
+    /// Memory that carole_alloc gave, by its address.
+    pub(crate) shared: Mutex<HashMap<usize, SharedTensor<u8>>>,
     /// Requests that have not been freed.
     pub(crate) requests: Arc<AtomicUsize>,
+    /// The process that joined.
+    process: u32,
 }
 
 impl carole_session {
@@ -37,8 +44,20 @@ impl carole_session {
             world: worker.world(),
             worker,
             groups: Mutex::new(HashMap::new()),
+            topologies: Mutex::new(HashMap::new()),
+            shared: Mutex::new(HashMap::new()),
             requests: Arc::new(AtomicUsize::new(0)),
+            process: std::process::id(),
         }
+    }
+
+    /// A forked child has a copy of the session, and may not act for its parent.
+    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+        let (owner, process) = (self.process, std::process::id());
+        if owner != process {
+            return Err(carole_engine::Error::Forked { owner, process }.into());
+        }
+        Ok(())
     }
 
     /// What tells this session's groups from another's.
@@ -53,6 +72,40 @@ impl carole_session {
             .entry(group.ranks().to_vec())
             .or_insert_with(|| Box::new(carole_group::new(group, self.identity())));
         std::ptr::from_ref(&**handle)
+    }
+
+    /// A named topology over one of this session's groups; made once.
+    pub(crate) fn topology(
+        &self,
+        group: &Group,
+        name: TopologyName,
+    ) -> Result<Arc<Topology>, Failure> {
+        let key = (std::ptr::from_ref(group).addr(), name);
+        let mut topologies = self
+            .topologies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(topology) = topologies.get(&key) {
+            return Ok(Arc::clone(topology));
+        }
+        let all = self.worker.session().hosts();
+        let hosts: Vec<usize> = group.ranks().iter().map(|rank| all[*rank]).collect();
+        let topology = Arc::new(Topology::named(name, &hosts).map_err(no_topology)?);
+        topologies.insert(key, Arc::clone(&topology));
+        Ok(topology)
+    }
+}
+
+impl Drop for carole_session {
+    fn drop(&mut self) {
+        if self.check_process().is_err() {
+            // In a forked child the memory is the parent's, which goes on using it.
+            let shared = self
+                .shared
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(shared));
+        }
     }
 }
 
@@ -81,7 +134,7 @@ pub unsafe extern "C" fn carole_init(
     })
 }
 
-/// Leaves the job in good order and frees the session and its groups.
+/// Leaves the job in good order and frees the session, its groups and its shared memory.
 ///
 /// Other ranks' operations that need this one fail from now on, so ranks usually meet in a
 /// carole_barrier before. Refused with CAROLE_ERROR_INVALID while a request has not been freed; no

@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use carole_engine::call::{splits_name, splits_row};
 use carole_engine::span::Piece;
 use carole_engine::{DType, Error, Group, Handle, Prepared, ReduceOp};
 
@@ -41,26 +42,26 @@ pub(crate) trait Plan {
         &self,
         group: &Group,
         name: Option<&str>,
-        settings: Settings,
+        settings: &Settings,
         runner: &dyn Runner,
     ) -> Result<(), Failure>;
 }
 
 /// Gathers one row of numbers from every member, under the name of the whole call or one derived
-/// from it. Its settings have no scale.
+/// from it. Of its settings only the time limit is used.
 fn gather_rows(
     group: &Group,
     name: Option<&str>,
-    settings: Settings,
+    settings: &Settings,
     runner: &dyn Runner,
     mine: &[u64],
 ) -> Result<Vec<u64>, Failure> {
     let mut all = vec![0u64; mine.len() * group.size()];
-    let call = Settings {
-        scale: None,
-        ..settings
-    }
-    .call(group, name);
+    let settings = Settings {
+        timeout: settings.timeout,
+        ..Settings::default()
+    };
+    let call = settings.call(group, name);
     // SAFETY: both are borrowed until the operation is over: the runner returns only then.
     let prepared = unsafe {
         let (send, recv) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
@@ -68,14 +69,6 @@ fn gather_rows(
     };
     runner.run(prepared)?;
     Ok(all)
-}
-
-fn disagreement(operation: &str, name: Option<&str>, details: String) -> Failure {
-    let operation = match name {
-        Some(name) => format!("{operation} {name:?}"),
-        None => operation.to_owned(),
-    };
-    Error::Mismatch { operation, details }.into()
 }
 
 /// An all-reduce of a list whose tensors have several types: one operation for each type.
@@ -118,7 +111,7 @@ impl Plan for MixedList {
         &self,
         group: &Group,
         name: Option<&str>,
-        settings: Settings,
+        settings: &Settings,
         runner: &dyn Runner,
     ) -> Result<(), Failure> {
         let of_type = |(dtype, _, _): &(DType, _, _)| name.map(|name| format!("{name}/{dtype}"));
@@ -142,7 +135,11 @@ impl Plan for MixedList {
                 group.ranks()[other],
                 describe(&theirs[..mine.len()]),
             );
-            return Err(disagreement("all_reduce_list", name, details));
+            let operation = match name {
+                Some(name) => format!("all_reduce_list {name:?}"),
+                None => "all_reduce_list".to_owned(),
+            };
+            return Err(Error::Mismatch { operation, details }.into());
         }
         prepared
             .into_iter()
@@ -168,28 +165,14 @@ impl Plan for Splits {
         &self,
         group: &Group,
         name: Option<&str>,
-        settings: Settings,
+        settings: &Settings,
         runner: &dyn Runner,
     ) -> Result<(), Failure> {
-        let size = group.size();
-        let counts = self.send_counts.iter().chain(&self.recv_counts);
-        let mine: Vec<u64> = counts.map(|count| *count as u64).collect();
-        // The name and the rows are those of the engine's own check, so that it makes no
-        // difference which of the two a rank uses.
-        let splits = name.map(|name| format!("{name}/splits"));
-        let rows = gather_rows(group, splits.as_deref(), settings, runner, &mine)?;
-        for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
-            let sent = rows[from * 2 * size + to];
-            let expected = rows[to * 2 * size + size + from];
-            if sent != expected {
-                let (from, to) = (group.ranks()[from], group.ranks()[to]);
-                let details = format!(
-                    "rank {from} sends {sent} elements to rank {to}, which expects {expected}"
-                );
-                return Err(disagreement("all_to_all_v", name, details));
-            }
-        }
+        let mine = splits_row(&self.send_counts, &self.recv_counts);
+        let rows = name.map(splits_name);
+        let rows = gather_rows(group, rows.as_deref(), settings, runner, &mine)?;
         let call = settings.call(group, name);
+        call.compare_splits(&rows)?;
         let (send, recv) = (self.send.pointer.cast_const(), self.recv.pointer);
         // SAFETY: the buffers are valid until the plan has been carried out, as the caller
         // promised; they have the counts' lengths and are apart, as its maker checked.
@@ -247,7 +230,7 @@ impl Runner for Shared {
 impl Staged {
     /// Starts the thread.
     pub(crate) fn start(
-        plan: impl Plan + Send + 'static,
+        plan: Box<dyn Plan + Send>,
         group: Group,
         name: String,
         settings: Settings,
@@ -255,7 +238,7 @@ impl Staged {
         let shared = Arc::new(Shared::default());
         let own = Arc::clone(&shared);
         let work = move || {
-            let carry_out = || plan.carry_out(&group, Some(&name), settings, &*own);
+            let carry_out = || plan.carry_out(&group, Some(&name), &settings, &*own);
             let outcome = catch_unwind(AssertUnwindSafe(carry_out))
                 .unwrap_or_else(|payload| Err(Failure::panic(&*payload)));
             own.lock().outcome = Some(outcome);

@@ -17,9 +17,8 @@ use crate::collective::{
 };
 use crate::options::{carole_options, carole_tensor};
 use crate::outcome::carole_result;
-use crate::prepare::List;
 use crate::request::carole_request;
-use crate::scope::{Scope, start};
+use crate::scope::start;
 use crate::session::carole_session;
 
 /// A barrier that does not hold the caller up: it is over when all ranks of the group have started
@@ -30,9 +29,12 @@ pub unsafe extern "C" fn carole_start_barrier(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| Ok(scope.give(scope.barrier().start()?));
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, BARRIER, body) }
+    unsafe {
+        start(session, options, request, BARRIER, |scope| {
+            Ok(scope.barrier())
+        })
+    }
 }
 
 /// Starts carole_broadcast.
@@ -46,12 +48,12 @@ pub unsafe extern "C" fn carole_start_broadcast(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.broadcast(tensor, count, dtype, root) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, BROADCAST, body) }
+    unsafe {
+        start(session, options, request, BROADCAST, |scope| {
+            scope.broadcast(tensor, count, dtype, root)
+        })
+    }
 }
 
 /// Starts carole_reduce.
@@ -67,12 +69,12 @@ pub unsafe extern "C" fn carole_start_reduce(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.reduce(send, recv, count, dtype, op, root) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, REDUCE, body) }
+    unsafe {
+        start(session, options, request, REDUCE, |scope| {
+            scope.reduce(send, recv, count, dtype, op, root)
+        })
+    }
 }
 
 /// Starts carole_all_reduce.
@@ -87,12 +89,12 @@ pub unsafe extern "C" fn carole_start_all_reduce(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.all_reduce(send, recv, count, dtype, op) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, ALL_REDUCE, body) }
+    unsafe {
+        start(session, options, request, ALL_REDUCE, |scope| {
+            scope.all_reduce(send, recv, count, dtype, op)
+        })
+    }
 }
 
 /// Starts carole_all_reduce_list. A list with tensors of several types needs a name.
@@ -105,15 +107,12 @@ pub unsafe extern "C" fn carole_start_all_reduce_list(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        match unsafe { scope.all_reduce_list(tensors, count, op) }? {
-            List::Uniform(prepared) => Ok(scope.give(prepared.start()?)),
-            List::Mixed(plan) => scope.start_plan(plan),
-        }
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, ALL_REDUCE_LIST, body) }
+    unsafe {
+        start(session, options, request, ALL_REDUCE_LIST, |scope| {
+            scope.all_reduce_list(tensors, count, op)
+        })
+    }
 }
 
 /// Starts carole_reduce_scatter.
@@ -128,12 +127,12 @@ pub unsafe extern "C" fn carole_start_reduce_scatter(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.reduce_scatter(send, recv, count, dtype, op) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, REDUCE_SCATTER, body) }
+    unsafe {
+        start(session, options, request, REDUCE_SCATTER, |scope| {
+            scope.reduce_scatter(send, recv, count, dtype, op)
+        })
+    }
 }
 
 /// Starts carole_all_gather.
@@ -147,12 +146,12 @@ pub unsafe extern "C" fn carole_start_all_gather(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.all_gather(send, recv, count, dtype) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, ALL_GATHER, body) }
+    unsafe {
+        start(session, options, request, ALL_GATHER, |scope| {
+            scope.all_gather(send, recv, count, dtype)
+        })
+    }
 }
 
 /// Starts carole_all_gather_v.
@@ -166,12 +165,12 @@ pub unsafe extern "C" fn carole_start_all_gather_v(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.all_gather_v(send, recv, counts, dtype) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, ALL_GATHER_V, body) }
+    unsafe {
+        start(session, options, request, ALL_GATHER_V, |scope| {
+            scope.all_gather_v(send, recv, counts, dtype)
+        })
+    }
 }
 
 /// Starts carole_gather.
@@ -186,12 +185,12 @@ pub unsafe extern "C" fn carole_start_gather(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.gather(send, recv, count, dtype, root) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, GATHER, body) }
+    unsafe {
+        start(session, options, request, GATHER, |scope| {
+            scope.gather(send, recv, count, dtype, root)
+        })
+    }
 }
 
 /// Starts carole_scatter.
@@ -206,12 +205,12 @@ pub unsafe extern "C" fn carole_start_scatter(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.scatter(send, recv, count, dtype, root) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, SCATTER, body) }
+    unsafe {
+        start(session, options, request, SCATTER, |scope| {
+            scope.scatter(send, recv, count, dtype, root)
+        })
+    }
 }
 
 /// Starts carole_all_to_all.
@@ -225,12 +224,12 @@ pub unsafe extern "C" fn carole_start_all_to_all(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        Ok(scope.give(unsafe { scope.all_to_all(send, recv, count, dtype) }?.start()?))
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, ALL_TO_ALL, body) }
+    unsafe {
+        start(session, options, request, ALL_TO_ALL, |scope| {
+            scope.all_to_all(send, recv, count, dtype)
+        })
+    }
 }
 
 /// Starts carole_all_to_all_v. It needs a name.
@@ -245,11 +244,10 @@ pub unsafe extern "C" fn carole_start_all_to_all_v(
     options: *const carole_options,
     request: *mut *mut carole_request,
 ) -> carole_result {
-    let body = |scope: Scope<'_>| {
-        // SAFETY: the caller keeps the header's rules.
-        let plan = unsafe { scope.all_to_all_v(send, send_counts, recv, recv_counts, dtype) }?;
-        scope.start_plan(plan)
-    };
     // SAFETY: the caller keeps the header's rules.
-    unsafe { start(session, options, request, ALL_TO_ALL_V, body) }
+    unsafe {
+        start(session, options, request, ALL_TO_ALL_V, |scope| {
+            scope.all_to_all_v(send, send_counts, recv, recv_counts, dtype)
+        })
+    }
 }

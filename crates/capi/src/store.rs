@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use carole_worker::settings::{EXPECTED_SECONDS, seconds};
 
-use crate::memory::{array, index, out, reference, text};
+use crate::memory::{array, given, index, out, reference, text};
 use crate::outcome::{Failure, border, carole_result};
 use crate::session::carole_session;
 
@@ -19,18 +19,10 @@ use crate::session::carole_session;
 pub const CAROLE_LATEST: u64 = u64::MAX;
 
 /// Gives bytes to C, which gives them back with carole_free.
-unsafe fn give(given: &[u8], bytes: *mut *mut c_void, length: *mut usize) -> Result<(), Failure> {
+unsafe fn give(blob: &[u8], bytes: *mut *mut c_void, length: *mut usize) -> Result<(), Failure> {
     // SAFETY: the caller passes places for the answers, or NULL.
     let (bytes, length) = unsafe { (out(bytes, "bytes")?, out(length, "length")?) };
-    // SAFETY: malloc has no rules; nothing still gets a pointer of its own.
-    let memory = unsafe { libc::malloc(given.len().max(1)) };
-    if memory.is_null() {
-        let message = format!("no memory for {} bytes", given.len());
-        return Err(Failure::new(carole_result::CAROLE_ERROR_SYSTEM, message));
-    }
-    // SAFETY: the memory is new and has room for all bytes.
-    unsafe { std::ptr::copy_nonoverlapping(given.as_ptr(), memory.cast(), given.len()) };
-    (*bytes, *length) = (memory, given.len());
+    (*bytes, *length) = (given(blob)?, blob.len());
     Ok(())
 }
 
@@ -168,7 +160,8 @@ pub unsafe extern "C" fn carole_get(
     border(|| body().map_err(|failure: Failure| failure.during(|| "get".to_owned())))
 }
 
-/// Frees memory that carole_request_saved or carole_get gave; NULL is fine.
+/// Frees memory that carole_request_saved, carole_get or carole_metrics gave; NULL is fine. Memory of
+/// carole_alloc goes to carole_release.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carole_free(bytes: *mut c_void) {
     // SAFETY: the memory is malloc's, or NULL.

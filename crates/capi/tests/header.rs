@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The modules with functions, in the order in which the header shows them.
-const MODULES: [&str; 10] = [
+const MODULES: [&str; 12] = [
     "outcome",
     "codes",
     "options",
@@ -13,7 +13,9 @@ const MODULES: [&str; 10] = [
     "start",
     "request",
     "transfer",
+    "shared",
     "store",
+    "monitor",
 ];
 
 fn generated(root: &Path) -> String {

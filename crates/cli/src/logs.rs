@@ -8,9 +8,10 @@ use crate::failure::Failure;
 /// Where the level is looked for, first found first; the second is KungFu's name for it.
 const VARIABLES: [&str; 2] = ["CAROLE_LOG_LEVEL", "KUNGFU_CONFIG_LOG_LEVEL"];
 
-/// Sets logs up for this process.
-pub(crate) fn init() -> Result<(), Failure> {
-    let level = level(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))?;
+/// Sets logs up for this process; from level `usual` on if the environment names none.
+pub(crate) fn init(usual: Level) -> Result<(), Failure> {
+    let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    let level = level(variable, usual)?;
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
@@ -19,13 +20,13 @@ pub(crate) fn init() -> Result<(), Failure> {
         .map_err(|error| Failure::new(anyhow!("cannot set up logs: {error}")))
 }
 
-fn level(variable: impl Fn(&str) -> Option<String>) -> Result<Level, Failure> {
+fn level(variable: impl Fn(&str) -> Option<String>, usual: Level) -> Result<Level, Failure> {
     let set = VARIABLES.iter().find_map(|name| {
         let value = variable(name).filter(|value| !value.is_empty())?;
         Some((name, value))
     });
     let Some((name, value)) = set else {
-        return Ok(Level::INFO);
+        return Ok(usual);
     };
     match value.to_ascii_uppercase().as_str() {
         "DEBUG" => Ok(Level::DEBUG),
@@ -44,20 +45,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caroles_own_variable_wins_and_the_default_is_info() {
+    fn caroles_own_variable_wins_over_kungfus_and_over_what_is_usual() {
         let with = |carole: &str, kungfu: &str| {
             let pairs = [carole.to_owned(), kungfu.to_owned()];
-            level(move |name| {
-                VARIABLES
-                    .iter()
-                    .position(|v| *v == name)
-                    .map(|i| pairs[i].clone())
-            })
+            let variable = move |name: &str| {
+                let position = VARIABLES.iter().position(|v| *v == name);
+                position.map(|i| pairs[i].clone())
+            };
+            level(variable, Level::INFO)
         };
         assert_eq!(with("", "").unwrap(), Level::INFO);
         assert_eq!(with("debug", "ERROR").unwrap(), Level::DEBUG);
         assert_eq!(with("", "ERROR").unwrap(), Level::ERROR);
         assert!(with("LOUD", "INFO").is_err());
-        assert_eq!(level(|_| None).unwrap(), Level::INFO);
+        assert_eq!(level(|_| None, Level::WARN).unwrap(), Level::WARN);
     }
 }

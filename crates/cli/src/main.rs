@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(stop) => return stop.report(),
     };
-    let result = logs::init().and_then(|()| commands::dispatch(arguments.command));
+    let result = logs::init(arguments.command.log_level())
+        .and_then(|()| commands::dispatch(arguments.command));
     result.unwrap_or_else(|failure| failure.report())
 }

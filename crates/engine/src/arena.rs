@@ -30,6 +30,8 @@ pub(crate) struct Arena {
     /// Tensors begin this far into their pages, so that those of different ranks do not fall into
     /// the same cache sets.
     skew: usize,
+    /// See [`sys::forks`].
+    forks: u32,
 }
 
 impl Arena {
@@ -43,6 +45,7 @@ impl Arena {
             mapping,
             free: Mutex::new(vec![(0, bytes)]),
             skew,
+            forks: sys::forks(),
         })
     }
 
@@ -74,6 +77,10 @@ impl Arena {
     }
 
     fn release(&self, offset: usize, bytes: usize) {
+        if sys::forks() != self.forks {
+            // A forked child's copy: the memory is still the parent's.
+            return;
+        }
         let length = (bytes + self.skew).next_multiple_of(PAGE).max(PAGE);
         // Gives the pages back; the next tensor there begins with zeroes.
         sys::punch_hole(self.file.as_fd(), offset, length);

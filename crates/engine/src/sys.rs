@@ -252,18 +252,16 @@ pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<i32> {
     };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `credentials`.
-    check(
-        unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut credentials).cast(),
-                &raw mut length,
-            )
-        }
-        .into(),
-    )?;
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    check(result.into())?;
     Ok(credentials.pid)
 }
 

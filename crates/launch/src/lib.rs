@@ -36,7 +36,7 @@ pub mod random;
 mod relay;
 pub mod supervision;
 
-pub use environment::EnvironmentSet;
+pub use environment::{EnvironmentSet, Variable};
 pub use error::Error;
 pub use exit::Exit;
 pub use guard::GuardCommand;

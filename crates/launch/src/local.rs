@@ -9,7 +9,7 @@ use carole_plan::PeerId;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use crate::environment::{EnvironmentSet, RankEnvironment};
+use crate::environment::{EnvironmentSet, RankEnvironment, Variable};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::guard::{Guard, GuardCommand};
@@ -50,6 +50,8 @@ pub struct LocalJob {
     pub arguments: Vec<OsString>,
     /// Which variables the ranks get.
     pub environment: EnvironmentSet,
+    /// Further variables, the same for all ranks.
+    pub variables: Vec<Variable>,
     /// The coordinator's address, `http://HOST:PORT`.
     pub coordinator: String,
     /// The job's secret.
@@ -139,7 +141,7 @@ pub async fn run(
             slot: rank as u16,
             incarnation: random_incarnation()?,
         };
-        let variables = RankEnvironment {
+        let mut variables = RankEnvironment {
             job: &job.job,
             role: ROLE,
             place: Place::on_one_host(rank, job.size),
@@ -154,6 +156,7 @@ pub async fn run(
             workers: &workers,
         }
         .variables(job.environment);
+        variables.extend(job.variables.iter().cloned());
         let process =
             Process::start(&job.program, &job.arguments, &variables).map_err(|source| {
                 let program = job.program.to_string_lossy().into_owned();

@@ -48,7 +48,7 @@ impl Default for AlgorithmTable {
             local: vec![
                 rule(2, false, 32, 256),
                 rule(4, false, 8, 256),
-                rule(64, false, 4, 256),
+                rule(64, false, 2, 256),
                 rule(2, true, 32, 256),
                 rule(4, true, 16, 256),
                 rule(64, true, 8, 256),

@@ -164,6 +164,14 @@ impl Variables<'_> {
             .ok_or_else(|| self.missing(variable))
     }
 
+    /// A file that may be named.
+    pub(crate) fn file(&self, variable: &'static str) -> Result<Option<PathBuf>, Error> {
+        match (self.lookup)(variable) {
+            Some(value) if value.is_empty() => Err(Self::bad(variable, String::new(), "a path")),
+            value => Ok(value.map(PathBuf::from)),
+        }
+    }
+
     fn parsed<T: FromStr>(&self, variable: &'static str, expected: &str) -> Result<T, Error> {
         let text = self.required(variable)?;
         text.parse()

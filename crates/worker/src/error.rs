@@ -1,5 +1,7 @@
 //! What can go wrong between a process and its job.
 
+use std::path::PathBuf;
+
 /// Everything that joining, and the calls of a [`Worker`](crate::Worker), can answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,6 +23,25 @@ pub enum Error {
         value: String,
         /// What it should look like.
         expected: String,
+    },
+    /// The file that a variable names is no good.
+    #[error("{variable} is {}: {problem}", path.display())]
+    BadFile {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        path: PathBuf,
+        /// What is wrong with the file.
+        problem: String,
+    },
+    /// The timeline that was asked for cannot be recorded.
+    #[error("cannot record a timeline in {}", path.display())]
+    Timeline {
+        /// This rank's file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: carole_engine::Error,
     },
     /// Something between this process and its coordinator failed.
     #[error("cannot {attempted}")]
@@ -68,7 +89,10 @@ impl Error {
                 "a process can join only while the `carole run` that started it is running, and \
                  only once",
             ),
-            Self::System { .. } | Self::Engine(_) => None,
+            Self::Timeline { .. } => {
+                Some("CAROLE_TIMELINE, or the program, names the file; its folder must be there")
+            }
+            Self::BadFile { .. } | Self::System { .. } | Self::Engine(_) => None,
         }
     }
 

@@ -37,6 +37,7 @@ mod address;
 pub mod environment;
 pub mod error;
 pub mod settings;
+mod timeline;
 mod watch;
 pub mod worker;
 

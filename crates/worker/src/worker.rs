@@ -10,7 +10,8 @@ use carole_plan::{Generation, HostLayout, Member, Membership, PeerId, Position};
 
 use crate::environment::{Environment, Launched};
 use crate::error::Error;
-use crate::{address, watch};
+use crate::settings::Settings;
+use crate::{address, timeline, watch};
 
 /// This process as a member of its job.
 ///
@@ -42,14 +43,21 @@ impl Worker {
 
     /// Joins as `environment` says.
     pub fn join_as(environment: &Environment) -> Result<Self, Error> {
-        let options = environment.settings.options();
-        match &environment.launched {
-            Some(launched) => Self::join_job(launched, &options),
-            None => Self::join_nobody(&options),
+        let settings = &environment.settings;
+        let worker = match &environment.launched {
+            Some(launched) => Self::join_job(launched, settings)?,
+            None => Self::join_nobody(&settings.options())?,
+        };
+        if let Some(file) = &settings.timeline {
+            let path = timeline::path(file, worker.rank());
+            let started = worker.session().start_timeline(&path);
+            started.map_err(|source| Error::Timeline { path, source })?;
         }
+        Ok(worker)
     }
 
-    fn join_job(launched: &Launched, options: &Options) -> Result<Self, Error> {
+    fn join_job(launched: &Launched, settings: &Settings) -> Result<Self, Error> {
+        let options = &settings.options();
         let failed = |attempted: &str| {
             let attempted = format!("{attempted} as rank {} of {}", launched.rank, launched.job);
             move |source| Error::Coordinator { attempted, source }
@@ -60,12 +68,13 @@ impl Worker {
             attempted: format!("reach the coordinator at {}", client.address()),
             source,
         })?;
-        let peer = Peer::bind(
-            launched.peer.clone(),
-            &launched.job,
-            token.as_bytes(),
-            address,
-        )?;
+        let bind = if settings.tls == Some(true) {
+            Peer::bind_tls
+        } else {
+            Peer::bind
+        };
+        let (id, job) = (launched.peer.clone(), &launched.job);
+        let peer = bind(id, job, token.as_bytes(), address)?;
         client
             .register(peer.id(), launched.rank, peer.endpoint())
             .map_err(failed("register"))?;
@@ -213,6 +222,10 @@ impl Drop for Worker {
             client,
             peer,
         } = joined;
+        // Here rather than with the session, which groups that the program still holds keep alive.
+        if let Err(error) = session.stop_timeline() {
+            tracing::warn!(%error, "the timeline could not be written");
+        }
         drop((groups, session));
         if let Some(client) = client
             && !std::thread::panicking()

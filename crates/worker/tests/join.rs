@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use carole_coordinator::{Coordinator, State, Token, serve};
-use carole_engine::{ReduceOp, Transport};
-use carole_plan::PeerId;
+use carole_engine::{DType, Kind, ReduceOp, Transport};
+use carole_plan::{AlgorithmTable, PeerId};
 use carole_worker::{Environment, Error, Launched, Settings, Worker};
 
 /// A coordinator on a thread of its own; dropping it stops the server and waits for its end.
@@ -239,6 +239,97 @@ fn over_tcp_ranks_still_know_that_they_share_a_host() {
             .unwrap();
         assert_eq!(tensor, [14; 3]);
     });
+}
+
+#[test]
+fn with_tls_all_members_use_it_or_none_can_join() {
+    let settings = Settings {
+        transport: Some(Transport::Tcp),
+        tls: Some(true),
+        ..Settings::default()
+    };
+    let sum = |worker: Worker| {
+        let mut tensor = vec![1.0f32; 100_000];
+        let world = worker.world();
+        world.call().all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert!(tensor.iter().all(|value| *value == 2.0));
+    };
+    Job::new("tls", 2).with(settings.clone()).run(sum);
+
+    let job = Job::new("half-tls", 2).with(settings);
+    let texts: Vec<String> = thread::scope(|scope| {
+        let join = |rank: usize| {
+            let mut environment = job.environment(rank);
+            environment.settings.tls = Some(rank == 0);
+            scope.spawn(move || Worker::join_as(&environment).err().unwrap().describe())
+        };
+        let ranks = [join(0), join(1)];
+        ranks.map(|rank| rank.join().unwrap()).to_vec()
+    });
+    assert!(texts[0].contains("rank 1 does not use TLS"), "{texts:?}");
+    assert!(texts[1].contains("rank 0 uses TLS"), "{texts:?}");
+}
+
+#[test]
+fn each_rank_writes_its_timeline_when_it_ends() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = |rank: usize| folder.join(format!("timeline-{}.{rank}.json", std::process::id()));
+    let settings = Settings {
+        timeline: Some(folder.join(format!("timeline-{}.json", std::process::id()))),
+        ..Settings::default()
+    };
+    let groups = Job::new("timeline", 2).with(settings).run(|worker| {
+        let world = worker.world();
+        world.named("together").barrier().unwrap();
+        // A group that outlives the worker does not keep the file from being written.
+        world
+    });
+    for rank in 0..2 {
+        let text = std::fs::read_to_string(file(rank)).unwrap();
+        std::fs::remove_file(file(rank)).unwrap();
+        assert_eq!(text.matches("\"name\":\"together\"").count(), 1, "{text}");
+        assert!(text.contains(&format!("\"rank\":{rank}")), "{text}");
+    }
+    drop(groups);
+}
+
+#[test]
+fn a_timeline_that_cannot_be_written_is_named() {
+    let environment = Environment {
+        settings: Settings {
+            timeline: Some("/nowhere/trace.json".into()),
+            ..Settings::default()
+        },
+        ..Environment::default()
+    };
+    let text = Worker::join_as(&environment).err().unwrap().describe();
+    assert!(text.contains("/nowhere/trace.0.json"), "{text}");
+    assert!(text.contains("CAROLE_TIMELINE"), "{text}");
+}
+
+#[test]
+fn the_first_ranks_table_is_used_by_all() {
+    let job = Job::new("table", 2);
+    let chosen = thread::scope(|scope| {
+        let join = |rank: usize| {
+            let mut environment = job.environment(rank);
+            let mut table = AlgorithmTable::default();
+            for rule in &mut table.local {
+                rule.flat_bytes = if rank == 0 { 1 << 20 } else { 0 };
+            }
+            environment.settings.table = Some(table);
+            scope.spawn(move || {
+                let worker = Worker::join_as(&environment).unwrap();
+                let world = worker.world();
+                let mut tensor = vec![1.0f32; 100_000];
+                world.call().all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                world.algorithm_for(Kind::AllReduce, DType::F32, 400_000)
+            })
+        };
+        let ranks = [join(0), join(1)];
+        ranks.map(|rank| rank.join().unwrap())
+    });
+    assert_eq!(chosen, ["flat"; 2]);
 }
 
 #[test]

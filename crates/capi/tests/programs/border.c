@@ -22,6 +22,27 @@ int main(void)
     config.timeout_seconds = -1;
     INVALID(carole_init(&config, &session), "timeout_seconds is -1");
     INVALID(carole_init((carole_config *)((char *)&config + 1), &session), "not aligned");
+    config.timeout_seconds = 0;
+    config.tls = (carole_tls)3;
+    INVALID(carole_init(&config, &session), "3 is not a carole_tls");
+    config.tls = CAROLE_TLS_OFF;
+    config.streams = -1;
+    INVALID(carole_init(&config, &session), "streams is -1");
+    config.streams = 17;
+    INVALID(carole_init(&config, &session), "1 to 16");
+    config.streams = 0;
+    config.table = "/nowhere/table.json";
+    INVALID(carole_init(&config, &session), "carole_config.table is /nowhere/table.json");
+    config.table = "/dev/null";
+    INVALID(carole_init(&config, &session), "bad algorithm table");
+    config.table = "\xff";
+    INVALID(carole_init(&config, &session), "not UTF-8");
+    config.table = NULL;
+    config.timeline = "";
+    INVALID(carole_init(&config, &session), "carole_config.timeline is empty");
+    config.timeline = "/nowhere/trace.json";
+    FAILS(carole_init(&config, &session), CAROLE_ERROR_SYSTEM, "/nowhere/trace.0.json");
+    ASSERT(session == NULL);
     INVALID(carole_rank(NULL, &number), "session is NULL");
     INVALID(carole_finalize(NULL), "session is NULL");
     INVALID(carole_lost_rank(NULL), "rank is NULL");
@@ -106,6 +127,58 @@ int main(void)
     options.group = (const carole_group *)((const char *)group + 1);
     INVALID(carole_barrier(session, &options), "not aligned");
 
+    carole_options way = CAROLE_OPTIONS_INIT;
+    way.compression = (carole_compression)4;
+    INVALID(carole_all_reduce(session, a, b, 4, CAROLE_F64, CAROLE_SUM, &way),
+            "4 is not a carole_compression");
+    way.compression = CAROLE_COMPRESSION_F16;
+    INVALID(carole_barrier(session, &way), "only all_reduce can be compressed");
+    INVALID(carole_start_all_to_all_v(session, a, counts, b, counts, CAROLE_F64, &way, &request),
+            "only all_reduce can be compressed");
+    way.compression = CAROLE_COMPRESSION_NONE;
+    way.topology = "hypercube";
+    INVALID(carole_all_reduce(session, a, b, 4, CAROLE_F64, CAROLE_SUM, &way),
+            "unknown topology \"hypercube\"");
+    INVALID(carole_gather(session, a, b, 4, CAROLE_F64, 0, &way), "no topology can be forced");
+    int parent = 1;
+    way.parents = &parent;
+    INVALID(carole_all_reduce(session, a, b, 4, CAROLE_F64, CAROLE_SUM, &way), "both");
+    way.topology = NULL;
+    INVALID(carole_all_reduce(session, a, b, 4, CAROLE_F64, CAROLE_SUM, &way), "carole_options: ");
+    parent = -1;
+    INVALID(carole_all_reduce(session, a, b, 4, CAROLE_F64, CAROLE_SUM, &way), "a parent is -1");
+    way.parents = (int *)((char *)&parent + 1);
+    INVALID(carole_all_reduce(session, a, b, 4, CAROLE_F64, CAROLE_SUM, &way), "not aligned");
+    parent = 0;
+    way.parents = &parent;
+    OK(carole_all_reduce(session, a, b, 4, CAROLE_F64, CAROLE_SUM, &way));
+
+    void *memory;
+    INVALID(carole_alloc(NULL, 8, &memory), "session is NULL");
+    ASSERT(memory == NULL);
+    INVALID(carole_alloc(session, 8, NULL), "memory is NULL");
+    INVALID(carole_alloc(session, SIZE_MAX, &memory), "no room");
+    ASSERT(memory == NULL);
+    OK(carole_alloc(session, 0, &memory));
+    ASSERT(memory != NULL);
+    INVALID(carole_release(NULL, memory), "session is NULL");
+    INVALID(carole_release(session, NULL), "not of this session's carole_alloc");
+    INVALID(carole_release(session, (char *)memory + 8), "not of this session's carole_alloc");
+    OK(carole_release(session, memory));
+    char *metrics;
+    size_t odd_place[2];
+    INVALID(carole_metrics(session, NULL, NULL), "metrics is NULL");
+    INVALID(carole_metrics(NULL, &metrics, NULL), "session is NULL");
+    INVALID(carole_metrics(session, &metrics, (size_t *)((char *)odd_place + 1)), "not aligned");
+    ASSERT(metrics == NULL);
+    INVALID(carole_timeline_start(session, NULL), "path is NULL");
+    INVALID(carole_timeline_start(NULL, "x"), "session is NULL");
+    INVALID(carole_timeline_stop(NULL, NULL, NULL), "session is NULL");
+    INVALID(carole_timeline_stop(session, (size_t *)((char *)odd_place + 1), NULL), "not aligned");
+
+    request = (carole_request *)&number;
+    INVALID(carole_start_barrier(NULL, NULL, &request), "session is NULL");
+    ASSERT(request == NULL);
     INVALID(carole_start_barrier(session, NULL, NULL), "request is NULL");
     INVALID(carole_start_all_reduce(session, NULL, b, 1, CAROLE_F64, CAROLE_SUM, NULL, &request),
             "send is NULL");
@@ -137,6 +210,14 @@ int main(void)
     INVALID(carole_get(session, "x", -2, &bytes, &length), "timeout_seconds is -2");
     INVALID(carole_get(session, "x", 0, NULL, NULL), "bytes is NULL");
     INVALID(carole_send(session, 0, a, 4, CAROLE_F64, NULL), "name");
+    INVALID(carole_recv(session, -1, a, 4, CAROLE_F64, NULL), "from is -1");
+    way.parents = NULL;
+    way.name = "self";
+    INVALID(carole_send(session, 0, a, 4, CAROLE_F64, &way), "no other rank 0");
+    INVALID(carole_start_send(session, 1, a, 4, CAROLE_F64, &way, &request), "no other rank 1");
+    INVALID(carole_start_recv(session, 0, NULL, 4, CAROLE_F64, &way, &request), "tensor is NULL");
+    INVALID(carole_start_recv(session, 0, a, 4, CAROLE_F64, &way, NULL), "request is NULL");
+    ASSERT(request == NULL);
     INVALID(carole_set_log((carole_log_level)9, NULL, NULL), "9 is not a carole_log_level");
     carole_free(NULL);
     ASSERT(strcmp(carole_result_name((carole_result)12345), "CAROLE_ERROR_OTHER") == 0);

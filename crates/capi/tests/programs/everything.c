@@ -258,6 +258,14 @@ static void exchanges(int start, const char *name)
         FAILS(carole_all_to_all_v(session, send, send_counts, recv, recv_counts, CAROLE_I32,
                                   &options),
               CAROLE_ERROR_MISMATCH, "rank 0 sends 1 elements to rank 1, which expects 0");
+        if (start) {
+            OK(carole_start_all_to_all_v(session, send, send_counts, recv, recv_counts, CAROLE_I32,
+                                         &options, &request));
+            FAILS(carole_wait(request), CAROLE_ERROR_MISMATCH,
+                  "all_to_all_v \"exchange\": the ranks do not agree: rank 0 sends 1 elements to "
+                  "rank 1, which expects 0");
+            OK(carole_request_free(request));
+        }
     }
     free(send), free(recv), free(send_counts), free(recv_counts);
 }
@@ -350,8 +358,50 @@ static void transfers(void)
     ASSERT(in[0] == previous && in[1] == 1 && in[2] == 2);
     INVALID(carole_send(session, next, out, 3, CAROLE_F64, NULL), "name");
     INVALID(carole_send(session, rank, out, 3, CAROLE_F64, &options), "rank");
-    options.timeout_seconds = 1;
-    INVALID(carole_recv(session, next, in, 3, CAROLE_F64, &options), "timeout");
+
+    /* Started, everybody may receive first. */
+    carole_request *sent, *got;
+    in[0] = -1;
+    OK(carole_start_recv(session, previous, in, 3, CAROLE_F64, &options, &got));
+    OK(carole_start_send(session, next, out, 3, CAROLE_F64, &options, &sent));
+    finish(got);
+    finish(sent);
+    ASSERT(in[0] == previous && in[1] == 1 && in[2] == 2);
+
+    /* Type and count are compared. */
+    if (rank < 2) {
+        options.name = "too long";
+        if (rank == 0) {
+            OK(carole_start_send(session, 1, out, 3, CAROLE_F64, &options, &sent));
+            FAILS(carole_wait(sent), CAROLE_ERROR_MISMATCH,
+                  "rank 1 asked for send/recv of 2 x f64");
+            OK(carole_request_free(sent));
+        } else {
+            FAILS(carole_recv(session, 0, in, 2, CAROLE_F64, &options), CAROLE_ERROR_MISMATCH,
+                  "rank 0");
+        }
+    }
+
+    /* Nobody comes: the time limit is the call's own, and names who is missing. */
+    if (rank == 0) {
+        options.name = "nobody";
+        options.timeout_seconds = 0.05;
+        FAILS(carole_send(session, 1, out, 3, CAROLE_F64, &options), CAROLE_ERROR_TIMEOUT, "50ms");
+        options.name = "nobody else";
+        OK(carole_start_recv(session, 1, in, 3, CAROLE_F64, &options, &got));
+        FAILS(carole_wait(got), CAROLE_ERROR_TIMEOUT, "rank 1");
+        OK(carole_request_free(got));
+        options.timeout_seconds = 0;
+        options.name = "given up";
+        OK(carole_start_recv(session, 1, in, 3, CAROLE_F64, &options, &got));
+        OK(carole_abort(got));
+        FAILS(carole_wait(got), CAROLE_ERROR_ABORTED, "given up");
+        OK(carole_request_free(got));
+        options.name = "dropped";
+        OK(carole_start_recv(session, 1, in, 3, CAROLE_F64, &options, &got));
+        OK(carole_request_free(got));
+    }
+    OK(carole_barrier(session, NULL));
 }
 
 static void aborts(void)

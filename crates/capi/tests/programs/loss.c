@@ -18,15 +18,24 @@ int main(int count, char **arguments)
     OK(carole_size(session, &size));
     OK(carole_barrier(session, NULL));
 
-    /* A child of a rank may not use the session. */
+    /* A child of a rank may not use the session, and takes nothing from its parent by ending it. */
+    void *memory;
+    OK(carole_alloc(session, 5000, &memory));
+    memset(memory, 7, 5000);
     pid_t child = fork();
     if (child == 0) {
+        void *more;
         FAILS(carole_barrier(session, NULL), CAROLE_ERROR_FORKED, "fork");
+        FAILS(carole_alloc(session, 8, &more), CAROLE_ERROR_FORKED, "fork");
+        FAILS(carole_release(session, memory), CAROLE_ERROR_FORKED, "fork");
+        FAILS(carole_timeline_start(session, "/dev/null"), CAROLE_ERROR_FORKED, "fork");
+        OK(carole_finalize(session));
         _exit(0);
     }
     int status = -1;
     waitpid(child, &status, 0);
     ASSERT(status == 0);
+    for (int i = 0; i < 5000; i++) ASSERT(((char *)memory)[i] == 7);
 
     if (rank == size - 1) kill(getpid(), SIGKILL);
     float value = 1;

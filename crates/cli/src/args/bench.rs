@@ -6,7 +6,7 @@ use carole_engine::{DType, ReduceOp};
 use clap::{ArgGroup, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::size;
+use super::{duration, size};
 
 /// Measure collectives on this host or between hosts, and check every result.
 ///
@@ -60,16 +60,20 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "KIND", value_enum, default_value_t)]
     pub(crate) transport: TransportChoice,
 
+    /// TCP connections between two ranks on different hosts, or with --transport tcp
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) streams: u16,
+
     /// Where the tensors are
     #[arg(long, value_name = "KIND", value_enum, default_value_t)]
     pub(crate) memory: MemoryChoice,
 
     /// Time to measure each size for
-    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = duration::seconds)]
     pub(crate) seconds: f64,
 
     /// Time to warm up before each size; a fifth of --seconds by default
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = duration::seconds)]
     pub(crate) warmup: Option<f64>,
 
     /// Check every result (the default)
@@ -197,13 +201,6 @@ fn ranks(text: &str) -> Result<u16, String> {
         Ok(0) => Err("a benchmark has at least one rank".to_owned()),
         Ok(ranks) => Ok(ranks),
         Err(_) => Err("a number of ranks is from 1 to 65535".to_owned()),
-    }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.strip_suffix('s').unwrap_or(text).parse() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a time is a number of seconds from 0 to 3600, such as 0.3".to_owned()),
     }
 }
 

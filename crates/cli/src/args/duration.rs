@@ -20,6 +20,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
 }
 
+/// Reads how long to measure, in seconds.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.strip_suffix('s').unwrap_or(text).parse() {
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a time is a number of seconds from 0 to 3600, such as 0.3".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ mod bench;
 mod duration;
 mod run;
 pub(crate) mod size;
+mod tune;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,12 +15,14 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tracing::Level;
 
 pub(crate) use self::bench::{
     BenchArguments, BenchRankArguments, MemoryChoice, OperationChoice, OutputChoice,
     TransportChoice,
 };
 pub(crate) use self::run::{EnvironmentChoice, RunArguments};
+pub(crate) use self::tune::TuneArguments;
 use crate::failure::Failure;
 
 /// Elastic distributed training, from one machine to many.
@@ -37,6 +40,7 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Measure collectives, and check their results
     Bench(Box<BenchArguments>),
+    Tune(TuneArguments),
     /// Print the version
     Version,
     /// Clean up after a launcher that was killed (started by `carole run`)
@@ -45,6 +49,17 @@ pub(crate) enum Command {
     /// Be one rank of a benchmark (started by `carole bench`)
     #[command(hide = true)]
     BenchRank(BenchRankArguments),
+}
+
+impl Command {
+    /// The level from which logs are shown unless the environment names one. Tuning starts many
+    /// jobs, which nobody wants to read about.
+    pub(crate) fn log_level(&self) -> Level {
+        match self {
+            Self::Tune(_) => Level::WARN,
+            _ => Level::INFO,
+        }
+    }
 }
 
 /// Why parsing did not lead to a command.

@@ -1,6 +1,7 @@
 //! The arguments of `carole run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -24,6 +25,10 @@ pub(crate) struct RunArguments {
     /// Which variables the ranks get beside those they inherit
     #[arg(long, value_name = "SET", value_enum, default_value_t)]
     pub(crate) env: EnvironmentChoice,
+
+    /// Choose algorithms by this table, as `carole tune` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
 
     /// How long to wait for the other ranks once one has registered with the coordinator
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration::parse)]

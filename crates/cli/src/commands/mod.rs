@@ -3,6 +3,8 @@
 mod bench;
 mod guard;
 mod run;
+mod table;
+mod tune;
 mod version;
 
 use std::process::ExitCode;
@@ -15,6 +17,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Tune(arguments) => tune::tune(&arguments),
         Command::BenchRank(arguments) => bench::bench_rank(&arguments),
         Command::Version => version::version(),
         Command::Guard => guard::guard(),

@@ -1,6 +1,7 @@
 //! `carole run`: a coordinator in this process, and the ranks beside it.
 
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,18 +9,22 @@ use anyhow::{Context, anyhow};
 use carole_coordinator::{Coordinator, State, serve};
 use carole_launch::random::{random_token, random_word};
 use carole_launch::{
-    EnvironmentSet, LocalJob, Order, Output, Report, Verdict, forward_interrupts, program,
+    EnvironmentSet, LocalJob, Order, Output, Report, Variable, Verdict, forward_interrupts, program,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
-use super::guard;
+use super::{guard, table};
 use crate::args::{EnvironmentChoice, RunArguments};
 use crate::failure::Failure;
+
+/// The variable in which ranks look for the path of their table.
+const TABLE: &str = "CAROLE_TABLE";
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     let search = std::env::var_os("PATH");
     program::find(&arguments.command[0], search.as_deref()).map_err(unusable_program)?;
+    let table = arguments.table.as_deref().map(table_variable).transpose()?;
     // One thread: the kernel ties the ranks' lives to the thread that starts them.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -27,13 +32,22 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
         .context("cannot start the runtime")
         .map_err(Failure::new)?;
     let report = runtime
-        .block_on(supervise(arguments))
+        .block_on(supervise(arguments, table))
         .map_err(Failure::new)?;
     conclude(report)
 }
 
+/// The variable that tells ranks of a table, once it is known to be one.
+fn table_variable(path: &Path) -> Result<Variable, Failure> {
+    table::read(path)?;
+    let path = std::path::absolute(path)
+        .with_context(|| format!("--table {}", path.display()))
+        .map_err(Failure::usage)?;
+    Ok((TABLE, path.into_os_string()))
+}
+
 /// Runs the coordinator and the ranks to the end of the job.
-async fn supervise(arguments: RunArguments) -> anyhow::Result<Report> {
+async fn supervise(arguments: RunArguments, table: Option<Variable>) -> anyhow::Result<Report> {
     let size = usize::from(arguments.ranks);
     let job = match arguments.name {
         Some(name) => name,
@@ -69,6 +83,7 @@ async fn supervise(arguments: RunArguments) -> anyhow::Result<Report> {
             EnvironmentChoice::All => EnvironmentSet::All,
             EnvironmentChoice::None => EnvironmentSet::Carole,
         },
+        variables: table.into_iter().collect(),
         coordinator: format!("http://{address}"),
         token,
         grace: arguments.grace,

@@ -5,12 +5,15 @@
 //! four times slower than fetching them from a core that has written to them. So the only reader
 //! of a line writes to it, without changing it. On Intel's processors there is nothing to gain.
 
+#![expect(unsafe_code, reason = "hints and touches of raw shared memory")]
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const LINE: usize = 64;
 
-/// Bytes that are read before their lines are handed back, while they are near.
+/// Bytes that are read before their lines are handed back, while they are near; and that are
+/// written while the lines of the next ones are asked for.
 const STRETCH: usize = 4096;
 
 /// Whether readers of this processor should hand lines back.
@@ -42,6 +45,44 @@ pub(crate) fn in_stretches(bytes: usize, mut read: impl FnMut(usize, usize)) {
         read(offset, length);
         offset += length;
     }
+}
+
+/// Asks for the lines of `bytes` bytes, to be written soon. Where others hold them too, asking for
+/// all at once is faster than for one after the other.
+#[inline]
+pub(crate) fn ask_for(pointer: *const u8, bytes: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for offset in (0..bytes).step_by(LINE) {
+        let line = pointer.wrapping_add(offset);
+        // SAFETY: a hint, which touches no memory wherever it points, and nothing on processors
+        // that do not know it.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        }
+    }
+    let _ = (pointer, bytes);
+}
+
+/// Copies into lines that others have read.
+///
+/// # Safety
+///
+/// As [`super::copy`].
+pub(crate) unsafe fn copy_into_shared(destination: *mut u8, source: *const u8, bytes: usize) {
+    ask_for(destination, STRETCH.min(bytes));
+    in_stretches(bytes, |at, length| {
+        let next = at + length;
+        ask_for(destination.wrapping_add(next), STRETCH.min(bytes - next));
+        // SAFETY: a part of what the caller vouches for.
+        unsafe {
+            super::copy(
+                destination.wrapping_add(at),
+                source.wrapping_add(at),
+                length,
+                super::Store::Cached,
+            );
+        }
+    });
 }
 
 /// Hands the lines of `bytes` bytes back, unchanged.

@@ -316,7 +316,7 @@ pub unsafe fn copy_with(
 /// To be called after the last of them and before the data is published.
 #[inline]
 pub fn fence_streaming() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: `sfence` is part of every x86-64 processor.
     unsafe {
         std::arch::x86_64::_mm_sfence();

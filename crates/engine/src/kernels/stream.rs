@@ -21,7 +21,8 @@ pub(super) unsafe fn copy(
     // SAFETY: the caller promises the memory, which does not overlap, and the processor.
     unsafe {
         #[cfg(target_arch = "x86_64")]
-        if store == Store::Streaming && bytes >= x86::STREAM_FROM {
+        // Miri does not know streaming stores.
+        if store == Store::Streaming && bytes >= x86::STREAM_FROM && !cfg!(miri) {
             match implementation {
                 Implementation::Avx512 => x86::avx512(destination, source, bytes),
                 Implementation::Avx2 => x86::avx2(destination, source, bytes),

@@ -558,6 +558,35 @@ mod tests {
     }
 
     #[test]
+    fn rounds_begin_again_before_they_outgrow_the_state() {
+        let boards = boards(2);
+        let key = Key::named(1, "x");
+        let last = u32::MAX >> STATUS_BITS;
+        assert_eq!((next_round(0), next_round(last - 1)), (1, last));
+        let mut consumed = last - 1;
+        for round in [last, next_round(last)] {
+            boards[0].fill(3, key, &descriptor(5));
+            boards[0].publish(3, round, Place::None, 0, false);
+            let found = boards[1].find(0, key, true, |_| consumed).expect("new");
+            assert_eq!(found.round, round);
+            boards[1].acknowledge(0, 3, found.round);
+            assert!(boards[0].is_acknowledged(3, round, 0b10));
+            consumed = round;
+        }
+    }
+
+    #[test]
+    fn a_posting_whose_payload_is_yet_to_come_begins_to_count_anew() {
+        let boards = boards(2);
+        let key = Key::named(1, "x");
+        boards[0].fill(3, key, &descriptor(5));
+        boards[0].publish(3, 1, Place::Window(0), 4, true);
+        boards[0].fill(3, key, &descriptor(5));
+        boards[0].publish(3, 2, Place::Pending, 0, false);
+        assert_eq!(boards[1].slot(0, 3).staged.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
     fn places_round_trip() {
         for place in [
             Place::None,

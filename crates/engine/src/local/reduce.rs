@@ -193,11 +193,10 @@ impl Reduce {
                     // SAFETY: the span vouches for the source; the target is this member's buffer,
                     // whose readers have all moved on (see `poll`).
                     unsafe {
-                        kernels::copy(
+                        lines::copy_into_shared(
                             buffer.wrapping_add(from + distance),
                             source,
                             bytes,
-                            Store::Cached,
                         );
                     }
                 });
@@ -269,14 +268,13 @@ impl Reduce {
                     }
                 };
                 let run = |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
-                    if handing {
-                        lines::in_stretches(bytes, |at, bytes| {
-                            let target = target.map(|target| target.wrapping_add(at));
-                            run(own.wrapping_add(at), target, distance + at, bytes);
-                        });
-                    } else {
-                        run(own, target, distance, bytes);
-                    }
+                    lines::in_stretches(bytes, |at, bytes| {
+                        if shown {
+                            lines::ask_for(base[me].wrapping_add(distance + at), bytes);
+                        }
+                        let target = target.map(|target| target.wrapping_add(at));
+                        run(own.wrapping_add(at), target, distance + at, bytes);
+                    });
                 };
                 if wanted {
                     recv.visit(offset + begin + distance, bytes, |target, inside, bytes| {

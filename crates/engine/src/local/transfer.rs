@@ -303,12 +303,7 @@ impl Transfer {
                     // SAFETY: the span vouches for the source; the target is this member's own buffer,
                     // which no reader looks at until it is published.
                     unsafe {
-                        kernels::copy(
-                            target.wrapping_add(distance),
-                            pointer,
-                            length,
-                            Store::Cached,
-                        );
+                        lines::copy_into_shared(target.wrapping_add(distance), pointer, length);
                     }
                 });
         }

@@ -16,7 +16,7 @@ pub(crate) const SLOTS: usize = 64;
 pub(crate) const USED_SLOTS: usize = 2;
 pub(crate) const CELL_BYTES: usize = 32;
 pub(crate) const CELLS: usize = 1;
-pub(crate) const WINDOW_BYTES: usize = 128;
+pub(crate) const WINDOW_BYTES: usize = 256;
 pub(crate) const WINDOWS: usize = 1;
 pub(crate) const LANES: usize = 1;
 

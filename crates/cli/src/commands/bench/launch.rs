@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -11,11 +10,11 @@ use carole_coordinator::{Coordinator, State, serve};
 use carole_launch::random::{random_token, random_word};
 use carole_launch::{EnvironmentSet, LocalJob, Order, Output, Report, Verdict, forward_interrupts};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use super::measurement::Measurement;
 use super::plan::Plan;
-use super::report;
 use crate::commands::guard;
 use crate::failure::Failure;
 
@@ -24,28 +23,53 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long ranks that were asked to end may take.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Measures with `ranks` processes on this host.
-pub(super) fn run(
-    plan: &Plan,
-    ranks: usize,
-    report: &Arc<Mutex<report::Report>>,
-) -> Result<(), Failure> {
-    // One thread: the kernel ties the ranks' lives to the thread that starts them.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")
-        .map_err(Failure::new)?;
-    let ended = runtime
-        .block_on(supervise(plan, ranks, report))
-        .map_err(Failure::new)?;
-    conclude(ended)
+/// Starts ranks, one job after the other, and hands on what they measured.
+///
+/// One for all jobs of a command: an interrupt between two of them stops the next.
+pub(crate) struct Launcher {
+    runtime: Runtime,
+    interrupts: mpsc::UnboundedReceiver<Order>,
+}
+
+impl Launcher {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        // One thread: the kernel ties the ranks' lives to the thread that starts them.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")
+            .map_err(Failure::new)?;
+        let (orders, interrupts) = mpsc::unbounded_channel();
+        let context = runtime.enter();
+        forward_interrupts(&orders).map_err(Failure::new)?;
+        drop(context);
+        Ok(Self {
+            runtime,
+            interrupts,
+        })
+    }
+
+    /// Measures with `ranks` processes on this host. `report` gets each result at once, on a
+    /// thread of its own, and all of them before this returns.
+    pub(crate) fn run(
+        &mut self,
+        plan: &Plan,
+        ranks: usize,
+        report: impl FnMut(Measurement) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let ended = self
+            .runtime
+            .block_on(supervise(plan, ranks, report, &mut self.interrupts))
+            .map_err(Failure::new)?;
+        conclude(ended)
+    }
 }
 
 async fn supervise(
     plan: &Plan,
     ranks: usize,
-    report: &Arc<Mutex<report::Report>>,
+    report: impl FnMut(Measurement) -> io::Result<()> + Send + 'static,
+    interrupts: &mut mpsc::UnboundedReceiver<Order>,
 ) -> anyhow::Result<Report> {
     let name = format!("bench-{}", random_word()?);
     let token = random_token()?;
@@ -64,13 +88,18 @@ async fn supervise(
     ));
 
     let (orders, received) = mpsc::unbounded_channel();
-    forward_interrupts(&orders)?;
-    let watched = coordinator.clone();
-    tokio::spawn(async move {
-        let reason = watched.overdue(START_LIMIT).await;
-        // Nobody listens when the ranks have ended.
+    // Orders find nobody who listens when the ranks have ended.
+    let give_up = async {
+        let reason = coordinator.overdue(START_LIMIT).await;
         let _ = orders.send(Order::GiveUp(reason));
-    });
+        std::future::pending::<()>().await;
+    };
+    let pass_interrupts_on = async {
+        while let Some(interrupt) = interrupts.recv().await {
+            let _ = orders.send(interrupt);
+        }
+        std::future::pending::<()>().await;
+    };
 
     let job = LocalJob {
         job: name,
@@ -79,20 +108,25 @@ async fn supervise(
         program: OsString::from("/proc/self/exe"),
         arguments: vec!["bench-rank".into(), serde_json::to_string(plan)?.into()],
         environment: EnvironmentSet::Carole,
+        variables: Vec::new(),
         coordinator: format!("http://{address}"),
         token,
         grace: GRACE,
         guard: Some(guard::command()),
     };
     let results = Results {
-        report: Arc::clone(report),
+        report,
         line: Vec::new(),
     };
     let output = Output::new(results, io::stderr()).context("cannot start the output's thread")?;
-    let ended = carole_launch::run(job, output, received, |loss| {
+    let running = carole_launch::run(job, output, received, |loss| {
         coordinator.report_lost(loss.rank, &loss.exit.to_string(), Some(loss.exit.code()));
-    })
-    .await?;
+    });
+    let ended = tokio::select! {
+        ended = running => ended?,
+        () = give_up => unreachable!("it waits for the end"),
+        () = pass_interrupts_on => unreachable!("it waits for the end"),
+    };
     drop(stop);
     server
         .await
@@ -120,27 +154,23 @@ fn conclude(ended: Report) -> Result<(), Failure> {
 
 /// Takes the ranks' standard output, in which every line begins with a rank, and reports what
 /// rank 0 measured.
-struct Results {
-    report: Arc<Mutex<report::Report>>,
+struct Results<F> {
+    report: F,
     line: Vec<u8>,
 }
 
-impl Results {
-    fn take(&self, line: &str) -> io::Result<()> {
+impl<F: FnMut(Measurement) -> io::Result<()>> Results<F> {
+    fn take(&mut self, line: &str) -> io::Result<()> {
         let (_, text) = line.split_once("| ").unwrap_or(("", line));
         match serde_json::from_str::<Measurement>(text) {
-            Ok(measurement) => self
-                .report
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(measurement),
+            Ok(measurement) => (self.report)(measurement),
             // Not a result, so it is talk.
             Err(_) => writeln!(io::stderr(), "{line}"),
         }
     }
 }
 
-impl Write for Results {
+impl<F: FnMut(Measurement) -> io::Result<()>> Write for Results<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for &byte in bytes {
             if byte == b'\n' {

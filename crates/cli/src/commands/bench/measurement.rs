@@ -7,31 +7,31 @@ use super::operation::Operation;
 
 /// What was measured for one case. Its JSON form is what `--output json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Measurement {
-    pub(super) op: Operation,
+pub(crate) struct Measurement {
+    pub(crate) op: Operation,
     /// The model whose tensors were reduced, if it was a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) list: Option<String>,
-    pub(super) ranks: usize,
-    pub(super) bytes: usize,
-    pub(super) median_us: f64,
-    pub(super) min_us: f64,
-    pub(super) p90_us: f64,
-    pub(super) algbw_gbps: f64,
-    pub(super) busbw_gbps: f64,
-    pub(super) transport: String,
-    pub(super) algorithm: String,
-    pub(super) dtype: String,
-    pub(super) reduction: String,
-    pub(super) memory: String,
-    pub(super) vary: bool,
+    pub(crate) list: Option<String>,
+    pub(crate) ranks: usize,
+    pub(crate) bytes: usize,
+    pub(crate) median_us: f64,
+    pub(crate) min_us: f64,
+    pub(crate) p90_us: f64,
+    pub(crate) algbw_gbps: f64,
+    pub(crate) busbw_gbps: f64,
+    pub(crate) transport: String,
+    pub(crate) algorithm: String,
+    pub(crate) dtype: String,
+    pub(crate) reduction: String,
+    pub(crate) memory: String,
+    pub(crate) vary: bool,
     /// Samples, each of `batch` operations.
-    pub(super) iterations: usize,
-    pub(super) batch: usize,
+    pub(crate) iterations: usize,
+    pub(crate) batch: usize,
     /// Whether every result was right; null if nobody looked.
-    pub(super) check: Option<bool>,
+    pub(crate) check: Option<bool>,
     /// The time of a flag between two cores just before; null with one core only.
-    pub(super) flag_ns: Option<f64>,
+    pub(crate) flag_ns: Option<f64>,
 }
 
 impl Measurement {

@@ -23,6 +23,7 @@ pub(super) fn options(plan: &Plan) -> Options {
     };
     Options {
         transport,
+        streams: plan.streams.into(),
         table: plan.table.clone().unwrap_or_default(),
         ..Options::default()
     }

@@ -24,14 +24,17 @@ mod vary;
 mod work;
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, anyhow};
 
 use self::join::Seat;
-use self::measurement::Measurement;
-use self::plan::Plan;
+pub(super) use self::launch::Launcher;
+pub(super) use self::measurement::Measurement;
+pub(super) use self::operation::Operation;
+pub(super) use self::plan::{Budget, Case, Plan};
 use self::report::Report;
+pub(super) use self::report::judge;
 use crate::args::{BenchArguments, BenchRankArguments, TransportChoice};
 use crate::failure::Failure;
 
@@ -65,32 +68,29 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     let plot = arguments.plot.as_deref().filter(|_| prints);
     let report = Report::new(arguments.output, plot, std::io::stdout())?;
     let report = Arc::new(Mutex::new(report));
+    let processes = seat.is_none() && plan.transport != TransportChoice::Memory;
+    let mut launcher = processes.then(Launcher::new).transpose()?;
 
     for (ranks, plan) in &plans {
         if prints {
             announce(plan, *ranks);
         }
-        let mut add = |measurement: Measurement| {
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-            report
-                .add(measurement)
-                .context("cannot write to standard output")
-        };
-        match &seat {
-            Some(seat) => seat.run(plan, &mut add)?,
-            None if plan.transport == TransportChoice::Memory => {
-                threads::run(plan, *ranks, &mut add).map_err(Failure::new)?;
-            }
-            None => launch::run(plan, *ranks, &report)?,
+        let shared = Arc::clone(&report);
+        let add = move |measurement| lock(&shared).add(measurement);
+        let mut add_here =
+            |measurement| add(measurement).context("cannot write to standard output");
+        match (&seat, &mut launcher) {
+            (Some(seat), _) => seat.run(plan, &mut add_here)?,
+            (None, None) => threads::run(plan, *ranks, &mut add_here).map_err(Failure::new)?,
+            (None, Some(launcher)) => launcher.run(plan, *ranks, add)?,
         }
     }
-    let report = Arc::into_inner(report)
-        .ok_or_else(|| Failure::new(anyhow!("somebody still writes the report")))?;
-    report
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .finish()?;
+    lock(&report).finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn lock(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `carole bench-rank`: one of the processes that `carole bench` starts.

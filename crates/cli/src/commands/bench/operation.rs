@@ -7,7 +7,7 @@ use crate::args::OperationChoice;
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     AllReduce,
     Reduce,
     Broadcast,

@@ -1,15 +1,14 @@
 //! What is to be measured: the command line, checked once, in the form that ranks receive.
 
-use std::path::Path;
-
 use anyhow::anyhow;
 use carole_engine::{DType, ReduceOp};
-use carole_plan::{AlgorithmTable, PlanError};
+use carole_plan::AlgorithmTable;
 use serde::{Deserialize, Serialize};
 
 use super::list;
 use super::operation::Operation;
 use crate::args::{BenchArguments, MemoryChoice, TransportChoice};
+use crate::commands::table;
 use crate::failure::Failure;
 
 /// The part of the time budget that warms up, unless the command line says otherwise.
@@ -18,38 +17,50 @@ const WARM_UP_SHARE: f64 = 0.2;
 /// Everything a rank needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Plan {
-    pub(super) cases: Vec<Case>,
+pub(crate) struct Plan {
+    pub(crate) cases: Vec<Case>,
     #[serde(with = "as_text")]
-    pub(super) dtype: DType,
+    pub(crate) dtype: DType,
     #[serde(with = "as_text")]
-    pub(super) op: ReduceOp,
-    pub(super) transport: TransportChoice,
-    pub(super) memory: MemoryChoice,
-    pub(super) budget: Budget,
-    pub(super) vary: bool,
+    pub(crate) op: ReduceOp,
+    pub(crate) transport: TransportChoice,
+    pub(crate) memory: MemoryChoice,
+    pub(crate) streams: u16,
+    pub(crate) budget: Budget,
+    pub(crate) vary: bool,
     /// Which algorithm for which size, if not the default.
-    pub(super) table: Option<AlgorithmTable>,
+    pub(crate) table: Option<AlgorithmTable>,
 }
 
 /// How much time and care a case gets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Budget {
-    pub(super) seconds: f64,
-    pub(super) warmup: f64,
-    pub(super) check: bool,
+pub(crate) struct Budget {
+    pub(crate) seconds: f64,
+    pub(crate) warmup: f64,
+    pub(crate) check: bool,
+}
+
+impl Budget {
+    /// So much time for each case, the usual warm-up, and results checked.
+    pub(crate) fn new(seconds: f64) -> Self {
+        Self {
+            seconds,
+            warmup: WARM_UP_SHARE * seconds,
+            check: true,
+        }
+    }
 }
 
 /// One line of the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Case {
-    pub(super) operation: Operation,
+pub(crate) struct Case {
+    pub(crate) operation: Operation,
     /// As the command line counts them; zero for a barrier.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// A model's tensors instead of one.
-    pub(super) list: Option<String>,
+    pub(crate) list: Option<String>,
 }
 
 impl Plan {
@@ -67,12 +78,11 @@ impl Plan {
             Some(name) => vec![list_case(name, &operations, dtype)?],
             None => sized_cases(&operations, &arguments.sizes, dtype)?,
         };
+        let usual = Budget::new(arguments.seconds);
         let budget = Budget {
-            seconds: arguments.seconds,
-            warmup: arguments
-                .warmup
-                .unwrap_or(WARM_UP_SHARE * arguments.seconds),
+            warmup: arguments.warmup.unwrap_or(usual.warmup),
             check: !arguments.no_check,
+            ..usual
         };
         Ok(Self {
             cases,
@@ -80,9 +90,10 @@ impl Plan {
             op,
             transport: arguments.transport,
             memory: arguments.memory,
+            streams: arguments.streams,
             budget,
             vary: arguments.vary,
-            table: arguments.table.as_deref().map(read_table).transpose()?,
+            table: arguments.table.as_deref().map(table::read).transpose()?,
         })
     }
 
@@ -103,19 +114,9 @@ impl Plan {
     }
 
     /// About how long the measuring takes, in seconds.
-    pub(super) fn expected_seconds(&self) -> f64 {
+    pub(crate) fn expected_seconds(&self) -> f64 {
         self.cases.len() as f64 * (self.budget.seconds + self.budget.warmup + 0.1)
     }
-}
-
-/// A table that `carole tune` or a person wrote.
-fn read_table(path: &Path) -> Result<AlgorithmTable, Failure> {
-    let wrong = |error: anyhow::Error| {
-        let error = error.context(format!("--table {}", path.display()));
-        Failure::usage(error).with_hint("`carole tune` measures and writes one")
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.into()))?;
-    text.parse().map_err(|error: PlanError| wrong(error.into()))
 }
 
 fn list_case(name: &str, operations: &[Operation], dtype: DType) -> Result<Case, Failure> {
@@ -213,6 +214,7 @@ mod tests {
             op: ReduceOp::Max,
             transport: TransportChoice::Tcp,
             memory: MemoryChoice::Private,
+            streams: 1,
             budget: Budget {
                 seconds: 0.3,
                 warmup: 0.06,
@@ -234,6 +236,7 @@ mod tests {
             op: ReduceOp::Sum,
             transport: TransportChoice::Auto,
             memory: MemoryChoice::Private,
+            streams: 1,
             budget: Budget {
                 seconds: 0.3,
                 warmup: 0.06,

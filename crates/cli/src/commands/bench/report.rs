@@ -59,24 +59,28 @@ impl Report {
     }
 
     /// Draws the plot, and fails if a result was wrong.
-    pub(super) fn finish(self) -> Result<(), Failure> {
-        if let Some((path, mut file)) = self.plot {
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        if let Some((path, mut file)) = self.plot.take() {
             let written = file.write_all(plot::svg(&self.rows).as_bytes());
             written
                 .with_context(|| format!("cannot write {}", path.display()))
                 .map_err(Failure::new)?;
         }
-        let wrong: Vec<String> = self
-            .rows
-            .iter()
-            .filter(|row| row.check == Some(false))
-            .map(describe)
-            .collect();
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        Err(Failure::new(anyhow!("wrong results: {}", wrong.join("; "))))
+        judge(&self.rows)
     }
+}
+
+/// Fails if a result was wrong.
+pub(crate) fn judge(rows: &[Measurement]) -> Result<(), Failure> {
+    let wrong: Vec<String> = rows
+        .iter()
+        .filter(|row| row.check == Some(false))
+        .map(describe)
+        .collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(anyhow!("wrong results: {}", wrong.join("; "))))
 }
 
 /// `all-reduce of 1 KiB on 4 ranks`

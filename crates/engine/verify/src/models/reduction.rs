@@ -36,10 +36,11 @@ fn all_reduce(local: &Local, root: Option<usize>, bytes: usize) {
     }
 }
 
+/// Three chunks: the last one waits for more than those before it.
 pub fn no_segment_is_overwritten_before_it_was_read() {
     check(2, || {
         let [first, second] = locals();
-        let bytes = 2 * WINDOW_BYTES;
+        let bytes = 3 * WINDOW_BYTES;
         both(
             move || all_reduce(&first, None, bytes),
             move || all_reduce(&second, None, bytes),
@@ -51,7 +52,7 @@ pub fn no_segment_is_overwritten_before_it_was_read() {
 pub fn a_short_last_chunk_waits_for_the_results_under_it() {
     check(2, || {
         let [first, second] = locals();
-        let bytes = WINDOW_BYTES + WINDOW_BYTES / 4;
+        let bytes = WINDOW_BYTES + WINDOW_BYTES / 2;
         both(
             move || all_reduce(&first, None, bytes),
             move || all_reduce(&second, None, bytes),
