@@ -1,8 +1,11 @@
 //! Sessions: peers joined in one generation.
 
+mod drive;
+mod loss;
+
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,15 +19,18 @@ use crate::group::{GroupInner, SharedGroup};
 use crate::hierarchy::Shelf;
 use crate::key::Key;
 use crate::local::Local;
-use crate::operation::{Label, Operation};
-use crate::recorder::{Ending, Recorder};
+use crate::recorder::Recorder;
 use crate::store::Store;
 use crate::stream::exchange::Surroundings;
 use crate::stream::frame::FrameKind;
 use crate::stream::{Events, Streams};
 use crate::sys;
 use crate::table::Table;
-use crate::wait::{Patience, Step, Waiter};
+use crate::wait::Patience;
+
+pub(crate) use drive::Slow;
+use loss::Heart;
+pub(crate) use loss::Loss;
 
 /// How ranks of one host reach one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,13 +74,6 @@ impl Default for Options {
             table: AlgorithmTable::default(),
         }
     }
-}
-
-/// Why a session ended.
-#[derive(Clone, Debug)]
-pub(crate) struct Loss {
-    pub(crate) rank: usize,
-    pub(crate) reason: String,
 }
 
 /// What a session is made of.
@@ -128,15 +127,6 @@ pub(crate) struct Inner {
     process: u32,
     /// Forks between the first session's process and this one; see [`sys::forks`].
     forks: u32,
-}
-
-/// When something was last heard from, and said to, a peer across hosts.
-struct Heart {
-    rank: usize,
-    heard: u64,
-    heard_at: Instant,
-    said: u64,
-    said_at: Instant,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -236,363 +226,6 @@ impl Inner {
             events: self,
         })
     }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-
-    /// Ends the session: every wait in it ends with this loss, and the other members are told.
-    pub(crate) fn note_loss(&self, loss: &Loss) {
-        if self.departed[loss.rank].load(Ordering::Acquire) {
-            return;
-        }
-        {
-            let mut slot = lock(&self.loss);
-            if slot.is_some() {
-                return;
-            }
-            tracing::warn!(rank = loss.rank, peer = %self.peers[loss.rank],
-                reason = %loss.reason, generation = %self.generation, "peer lost");
-            *slot = Some(loss.clone());
-        }
-        if let Some(streams) = &self.streams {
-            let mut frame = streams.frame(FrameKind::Lost, Key(0, 0));
-            frame.offset = loss.rank as u64;
-            let text = &loss.reason.as_bytes()[..loss.reason.len().min(512)];
-            frame.length = text.len() as u32;
-            for rank in (0..self.peers.len()).filter(|r| *r != self.rank && *r != loss.rank) {
-                let _ = streams.send(rank, &frame, text);
-            }
-        }
-        self.failed.store(true, Ordering::SeqCst);
-        self.wake_own();
-    }
-
-    /// A member left in good order: only operations that need it fail.
-    pub(crate) fn note_departure(&self, rank: usize) {
-        self.departed[rank].store(true, Ordering::Release);
-        self.anyone_departed.store(true, Ordering::Release);
-        self.wake_own();
-    }
-
-    /// Has every waiting thread of this process look again.
-    pub(crate) fn wake_own(&self) {
-        if let Some(local) = &self.local {
-            local.ring_self();
-        }
-        if let Some(streams) = &self.streams {
-            streams.wake();
-        }
-        self.engine.ring();
-    }
-
-    fn lost_error(&self, loss: Loss, operation: String) -> Error {
-        Error::PeerLost {
-            peer: Box::new(self.peers[loss.rank].clone()),
-            rank: loss.rank,
-            generation: self.generation,
-            operation,
-            reason: loss.reason,
-        }
-    }
-
-    /// The error of an operation among `ranks`, if the session cannot complete it any more.
-    pub(crate) fn loss_of(&self, ranks: &[usize], operation: String) -> Option<Error> {
-        if self.anyone_departed.load(Ordering::Acquire) {
-            let gone = |rank: &&usize| self.departed[**rank].load(Ordering::Acquire);
-            if let Some(rank) = ranks.iter().copied().find(|rank| gone(&rank)) {
-                let loss = Loss {
-                    rank,
-                    reason: "it left the session".into(),
-                };
-                return Some(self.lost_error(loss, operation));
-            }
-        }
-        if self.failed.load(Ordering::Acquire) {
-            let loss = lock(&self.loss).clone()?;
-            return Some(self.lost_error(loss, operation));
-        }
-        None
-    }
-
-    /// The error of an operation that cannot complete any more.
-    ///
-    /// A member that left in good order has done its part of everything it called: only
-    /// operations to which it has not come are hit.
-    pub(crate) fn loss_error(
-        &self,
-        label: Label<'_>,
-        group: &GroupInner,
-        operation: &Operation,
-    ) -> Option<Error> {
-        if !self.is_disturbed() {
-            return None;
-        }
-        let needed: Vec<usize> = group
-            .ranks
-            .iter()
-            .copied()
-            // In this order: what a member did before it left has arrived once it is seen to be gone.
-            .filter(|rank| *rank != self.rank && self.departed[*rank].load(Ordering::Acquire))
-            .filter(|rank| operation.needs(self, group, *rank))
-            .collect();
-        self.loss_of(&needed, label.to_string())
-    }
-
-    #[inline]
-    pub(crate) fn is_disturbed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed) || self.anyone_departed.load(Ordering::Relaxed)
-    }
-
-    /// `rank 3 (node-b:1)` for each rank.
-    pub(crate) fn name_ranks(&self, ranks: &[usize]) -> String {
-        let names: Vec<String> = ranks
-            .iter()
-            .map(|rank| format!("rank {rank} ({})", self.peers[*rank]))
-            .collect();
-        names.join(", ")
-    }
-
-    /// Descriptors that tell of deaths.
-    pub(crate) fn death_watches(&self, fds: &mut Vec<(RawFd, i16)>) {
-        if !self.is_over() {
-            let alive = self
-                .deaths
-                .iter()
-                .filter(|(rank, _)| !self.departed[*rank].load(Ordering::Acquire));
-            fds.extend(alive.map(|(_, fd)| (fd.as_raw_fd(), libc::POLLIN)));
-        }
-    }
-
-    /// Descriptors of the connections.
-    pub(crate) fn connection_descriptors(&self, fds: &mut Vec<(RawFd, i16)>) {
-        let Some(streams) = &self.streams else { return };
-        for connection in streams.connections.iter().flatten() {
-            if !connection.is_closed() {
-                connection.watch(|fd, events| fds.push((fd, events)));
-            }
-        }
-    }
-
-    /// Looks whether a local process has ended.
-    pub(crate) fn check_deaths(&self) {
-        if self.deaths.is_empty() || self.is_over() {
-            return;
-        }
-        let mut fds: Vec<libc::pollfd> = self
-            .deaths
-            .iter()
-            .map(|(_, fd)| libc::pollfd {
-                fd: fd.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            })
-            .collect();
-        if !matches!(sys::poll(&mut fds, Some(Duration::ZERO)), Ok(1..)) {
-            return;
-        }
-        for ((rank, _), fd) in self.deaths.iter().zip(&fds) {
-            if fd.revents != 0 {
-                // It may have said goodbye before it ended: hear that first.
-                if let Some(streams) = &self.streams {
-                    let _ = streams.progress_quietly(self, *rank);
-                }
-                self.note_loss(&Loss {
-                    rank: *rank,
-                    reason: "its process ended".into(),
-                });
-            }
-        }
-    }
-
-    /// Says and hears heartbeats; when to come back.
-    pub(crate) fn heartbeat(&self) -> Option<Duration> {
-        let streams = self.streams.as_ref()?;
-        let mut hearts = lock(&self.hearts);
-        if hearts.is_empty() {
-            return None;
-        }
-        let now = Instant::now();
-        let interval = self.options.heartbeat / 4;
-        // A long gap means that this process was paused: nobody else is to blame for the silence.
-        let gap = now - std::mem::replace(&mut *lock(&self.listened), now);
-        if gap > self.options.heartbeat / 2 {
-            for heart in hearts.iter_mut() {
-                heart.heard_at = now;
-            }
-        }
-        let mut lost = None;
-        let mut next = interval;
-        for heart in hearts.iter_mut() {
-            let Ok(connection) = streams.connection(heart.rank) else {
-                continue;
-            };
-            if self.departed[heart.rank].load(Ordering::Acquire) {
-                continue;
-            }
-            if connection.heard() != heart.heard {
-                heart.heard = connection.heard();
-                heart.heard_at = now;
-            } else if now - heart.heard_at >= self.options.heartbeat {
-                lost = Some(heart.rank);
-            }
-            if connection.said() != heart.said {
-                heart.said = connection.said();
-                heart.said_at = now;
-            } else if now - heart.said_at >= interval {
-                let frame = streams.frame(FrameKind::Heartbeat, Key(0, 0));
-                let _ = connection.send(&frame, &[], &[]);
-                heart.said = connection.said();
-                heart.said_at = now;
-            }
-            let due = interval.saturating_sub(now - heart.said_at);
-            next = next.min(due.max(Duration::from_millis(1)));
-            let due = self.options.heartbeat.saturating_sub(now - heart.heard_at);
-            next = next.min(due.max(Duration::from_millis(1)));
-        }
-        drop(hearts);
-        if let Some(rank) = lost {
-            let reason = format!("nothing was heard from it for {:?}", self.options.heartbeat);
-            self.note_loss(&Loss { rank, reason });
-        }
-        Some(next)
-    }
-
-    /// Polls an operation on the caller's own thread until it ends, and takes note of it.
-    #[inline]
-    pub(crate) fn drive(
-        &self,
-        group: &GroupInner,
-        operation: &mut Operation,
-        label: Label<'_>,
-        timeout: Duration,
-    ) -> Result<()> {
-        let outcome = self.conduct(group, operation, label, timeout);
-        self.record(Ending::Blocking, group, operation, label, &outcome);
-        operation.shelve(self);
-        outcome
-    }
-
-    /// Takes note of an operation that has ended.
-    #[inline]
-    pub(crate) fn record(
-        &self,
-        ending: Ending,
-        group: &GroupInner,
-        operation: &Operation,
-        label: Label<'_>,
-        outcome: &Result<()>,
-    ) {
-        let ended = sys::ticks();
-        let facts = &operation.facts;
-        match outcome {
-            Ok(()) => {
-                let ticks = ended.saturating_sub(facts.began);
-                let peers = self
-                    .recorder
-                    .completed(ending, label.kind, facts.bytes, ticks);
-                operation.local_traffic(group, |rank, to, from| peers.add(rank, to, from));
-            }
-            Err(error) => self.recorder.failed(label.kind, error),
-        }
-        if self.recorder.timeline.is_on() {
-            self.recorder
-                .timeline
-                .record(ending, label, facts, ended, outcome);
-        }
-    }
-
-    /// A wait has become long: for a timeline, whom it is for.
-    pub(crate) fn note_wait(&self, group: &GroupInner, operation: &mut Operation) {
-        if self.recorder.timeline.is_on() {
-            operation.facts.waited_for = operation.waiting_for(self, group);
-        }
-    }
-
-    /// Polls an operation on the caller's own thread until it ends.
-    #[inline]
-    pub(crate) fn conduct(
-        &self,
-        group: &GroupInner,
-        operation: &mut Operation,
-        label: Label<'_>,
-        timeout: Duration,
-    ) -> Result<()> {
-        let _driving = operation
-            .uses_connections()
-            .then(|| self.streams.as_ref().map(Driving::new));
-        let mut waiter = Waiter::new(self.patience);
-        let mut slow: Option<Slow> = None;
-        loop {
-            let mut progressed = false;
-            match operation.poll(self, group, &mut progressed) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(ended) => return Err(ended.error(label)),
-            }
-            if progressed {
-                waiter.reset();
-                slow = None;
-            }
-            if waiter.is_pause() {
-                // There is time for housekeeping.
-                if let Some(local) = &self.local {
-                    local.tidy_soon();
-                }
-                if self.is_disturbed() {
-                    self.give_up(group, operation, label)?;
-                }
-            }
-            match waiter.step() {
-                Step::Spin => {}
-                Step::Yield => {
-                    sys::yield_core();
-                    if waiter.is_pause() {
-                        let slow = slow.get_or_insert_with(|| Slow::new(self, timeout));
-                        slow.look(self, group, operation, label)?;
-                    }
-                }
-                Step::Park(limit) => {
-                    let slow = slow.get_or_insert_with(|| Slow::new(self, timeout));
-                    slow.look(self, group, operation, label)?;
-                    if self.is_disturbed() {
-                        self.give_up(group, operation, label)?;
-                    }
-                    match operation.park(self, group, slow.limit(limit)) {
-                        Ok(true) => return Ok(()),
-                        Ok(false) => {}
-                        Err(ended) => return Err(ended.error(label)),
-                    }
-                }
-            }
-        }
-    }
-
-    /// The session is disturbed: the operation ends unless it is complete or needs nobody who left.
-    #[cold]
-    pub(crate) fn give_up(
-        &self,
-        group: &GroupInner,
-        operation: &mut Operation,
-        label: Label<'_>,
-    ) -> Result<()> {
-        // What the lost member had finished counts: its part may be there already, unseen.
-        operation.look_everywhere();
-        let mut progressed = false;
-        match operation.poll(self, group, &mut progressed) {
-            Ok(true) => return Ok(()),
-            Ok(false) if progressed => return Ok(()),
-            Ok(false) => {}
-            Err(ended) => return Err(ended.error(label)),
-        }
-        match self.loss_error(label, group, operation) {
-            Some(error) => {
-                operation.abort(self, group, None);
-                Err(error)
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 impl Drop for Inner {
@@ -609,78 +242,6 @@ impl Drop for Inner {
         if let Some(streams) = self.streams.take() {
             self.engine.linger(streams.into_sockets());
         }
-    }
-}
-
-/// Marks that a caller reads the connections itself.
-struct Driving<'a>(&'a Streams);
-
-impl<'a> Driving<'a> {
-    fn new(streams: &'a Streams) -> Self {
-        streams.drivers.fetch_add(1, Ordering::AcqRel);
-        Self(streams)
-    }
-}
-
-impl Drop for Driving<'_> {
-    fn drop(&mut self) {
-        self.0.drivers.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// What a long wait watches: the stall limit and the timeout.
-pub(crate) struct Slow {
-    since: Instant,
-    stall_at: Instant,
-    timeout: Duration,
-}
-
-impl Slow {
-    #[cold]
-    pub(crate) fn new(inner: &Inner, timeout: Duration) -> Self {
-        let since = Instant::now();
-        Self {
-            since,
-            stall_at: since + inner.options.stall,
-            timeout,
-        }
-    }
-
-    fn limit(&self, limit: Duration) -> Duration {
-        let left = self.timeout.saturating_sub(self.since.elapsed());
-        limit.min(left).max(Duration::from_micros(50))
-    }
-
-    #[cold]
-    pub(crate) fn look(
-        &mut self,
-        inner: &Inner,
-        group: &GroupInner,
-        operation: &mut Operation,
-        label: Label<'_>,
-    ) -> Result<()> {
-        operation
-            .check(inner, group)
-            .map_err(|ended| ended.error(label))?;
-        inner.note_wait(group, operation);
-        let now = Instant::now();
-        if now >= self.stall_at {
-            inner.recorder.stalled(label.kind);
-            let waited = now - self.since;
-            let whom = inner.name_ranks(&operation.waiting_for(inner, group));
-            tracing::warn!("{label}: waiting {} s for {whom}", waited.as_secs());
-            self.stall_at = now + inner.options.stall;
-        }
-        if now - self.since >= self.timeout {
-            let waiting_for = inner.name_ranks(&operation.waiting_for(inner, group));
-            operation.abort(inner, group, Some("it timed out"));
-            return Err(Error::Timeout {
-                operation: label.to_string(),
-                after: self.timeout,
-                waiting_for,
-            });
-        }
-        Ok(())
     }
 }
 

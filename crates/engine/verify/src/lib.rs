@@ -23,9 +23,26 @@
 //!
 //! # That a model fails when it should
 //!
-//! These changes were made to the engine, one at a time; each made the model named here fail:
+//! These changes were made to the engine, one at a time; each made a model of the group fail:
 //!
-//! MUTATIONS
+//! - `posting`: `fill` leaves the old state, or has no fence; `publish` stores the state relaxed;
+//!   `find` has no fence, or does not read the state again; acknowledgements are stored, or
+//!   loaded, relaxed.
+//! - `lanes`: granting or learning of a lane, taking it, leaving it or freeing it is relaxed; the
+//!   first that leaves frees it.
+//! - `sleep`: no fence in `sleepers`, or in `announce_sleep`; `ring` does not count; `park` does
+//!   not look once more; whoever stops sleeping takes the announcement back for all.
+//! - `reduction`: staged, reduced or taken is stored, or loaded, relaxed; a result is overwritten
+//!   before all have taken it; a chunk is staged before all have reduced the one under it; the
+//!   short last chunk does not wait for results.
+//! - `transfer`: staged or taken is stored, or loaded, relaxed; a buffer is always free; a posting
+//!   without payload space keeps the counters of the one before.
+//! - `debts`: who gave up looks for the grant before the abort, or relaxed; only who knows already
+//!   that a lane is needed waits for it.
+//!
+//! Three more change nothing, and no model fails: the first load of the state in `find` relaxed
+//! (the fence is behind it), `abort` relaxed (a fence of `sleepers` is before it, but only in the
+//! symmetric variant), and reading the bell's word after the announcement instead of before.
 #![expect(
     dead_code,
     unreachable_pub,

@@ -54,7 +54,9 @@ impl Mapping {
     pub(crate) fn begin(ranks: usize) -> Arc<Self> {
         let payload = Rc::new(Payload {
             bytes: UnsafeCell::new(vec![0; ranks * PAYLOAD].into()),
-            blocks: (0..ranks * PAYLOAD / BLOCK).map(|_| loom::cell::UnsafeCell::new(())).collect(),
+            blocks: (0..ranks * PAYLOAD / BLOCK)
+                .map(|_| loom::cell::UnsafeCell::new(()))
+                .collect(),
         });
         MODEL.set(Model {
             payload: Some(Rc::clone(&payload)),
@@ -85,13 +87,20 @@ impl Mapping {
 
 /// Tells loom of an access to payload; other memory is a thread's own.
 pub(crate) fn touch(pointer: *const u8, bytes: usize, write: bool) {
-    let payload = MODEL.with_borrow(|model| model.payload.clone()).expect("a model runs");
+    assert!(!pointer.is_null(), "a place for the payload");
+    let payload = MODEL
+        .with_borrow(|model| model.payload.clone())
+        .expect("a model runs");
     // SAFETY: only address and length are taken.
     let (begin, length) = unsafe {
         let all = &*payload.bytes.get();
         (all.as_ptr().addr(), all.len())
     };
-    let Some(offset) = pointer.addr().checked_sub(begin).filter(|offset| *offset < length) else {
+    let Some(offset) = pointer
+        .addr()
+        .checked_sub(begin)
+        .filter(|offset| *offset < length)
+    else {
         return;
     };
     assert!(offset + bytes <= length, "within the payload");

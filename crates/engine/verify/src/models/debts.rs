@@ -9,7 +9,9 @@ use crate::region::WINDOW_BYTES;
 /// Takes this rank's only window away.
 fn hold_window(local: &Local) {
     let other = Key::unnamed(8, 1);
-    local.open(other, Space::Bytes(WINDOW_BYTES), 0b11).expect("a free window");
+    local
+        .open(other, Space::Bytes(WINDOW_BYTES), 0b11)
+        .expect("a free window");
 }
 
 fn attend(local: &Local) -> Attendance {

@@ -42,7 +42,10 @@ pub fn a_buffer_is_filled_again_when_its_round_was_taken() {
     check(2, || {
         let [first, second] = locals();
         let bytes = WINDOW_BYTES + WINDOW_BYTES / BUFFERS;
-        both(move || broadcast(&first, bytes), move || broadcast(&second, bytes));
+        both(
+            move || broadcast(&first, bytes),
+            move || broadcast(&second, bytes),
+        );
     });
 }
 
@@ -72,9 +75,13 @@ pub fn a_small_operation_without_a_cell_waits_for_its_lane() {
         let [first, second] = locals();
         for local in [&first, &second] {
             local.board.fill(0, key(9), &descriptor(1));
-            local.board.publish(0, 0, crate::local::board::Place::None, 4, true);
+            local
+                .board
+                .publish(0, 0, crate::local::board::Place::None, 4, true);
             // Takes home and cell away, and keeps them.
-            local.open(Key::unnamed(8, 1), Space::Bytes(CELL_BYTES), 0b11).expect("a free cell");
+            local
+                .open(Key::unnamed(8, 1), Space::Bytes(CELL_BYTES), 0b11)
+                .expect("a free cell");
         }
         both(
             move || all_gather(&first, key(1), 10),
