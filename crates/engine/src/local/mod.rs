@@ -23,6 +23,7 @@ use std::time::Duration;
 use self::member_table::MemberTable;
 use crate::arena::Arena;
 use crate::descriptor::Descriptor;
+use crate::kernels::lines;
 use crate::key::Key;
 use crate::region::{CELL_BYTES, CELLS, LANES, Mutex, MutexGuard, SLOTS, WINDOWS};
 use crate::sys::{self, Mapping};
@@ -72,6 +73,8 @@ struct Ledger {
     rounds: Box<[u32]>,
     cells: u64,
     windows: u64,
+    /// The window that was handed out last.
+    last_window: u32,
     outstanding: Vec<Outstanding>,
     debts: Vec<Debt>,
 }
@@ -117,6 +120,7 @@ impl Local {
                 rounds: vec![0; SLOTS].into(),
                 cells: u64::MAX,
                 windows: (1 << WINDOWS) - 1,
+                last_window: 0,
                 outstanding: Vec::with_capacity(SLOTS),
                 debts: Vec::with_capacity(16),
             }),
@@ -391,10 +395,19 @@ impl Ledger {
                 }
             }
         } else {
-            match self.windows.trailing_zeros() {
+            // In turn, where lines are not handed back: a window that was read just now is slow to
+            // fill again. Else the same ones, which are in cache.
+            let behind = self.windows & !((2 << self.last_window) - 1);
+            let free = if behind == 0 || lines::are_handed_back() {
+                self.windows
+            } else {
+                behind
+            };
+            match free.trailing_zeros() {
                 WINDOW_LIMIT.. => Place::Pending,
                 window => {
                     self.windows &= !(1 << window);
+                    self.last_window = window;
                     Place::Window(window as u16)
                 }
             }
