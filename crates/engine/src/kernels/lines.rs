@@ -69,6 +69,11 @@ pub(crate) fn ask_for(pointer: *const u8, bytes: usize) {
 ///
 /// As [`super::copy`].
 pub(crate) unsafe fn copy_into_shared(destination: *mut u8, source: *const u8, bytes: usize) {
+    if are_handed_back() && bytes > STRETCH {
+        // They were handed back, and are quick to get; asking pays for a few only.
+        // SAFETY: the caller's promise.
+        return unsafe { super::copy(destination, source, bytes, super::Store::Cached) };
+    }
     ask_for(destination, STRETCH.min(bytes));
     in_stretches(bytes, |at, length| {
         let next = at + length;

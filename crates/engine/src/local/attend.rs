@@ -91,8 +91,8 @@ pub(crate) struct Attendance {
     ticket: Ticket,
     /// Members that have not been found yet, a bit each.
     missing: u64,
-    /// Slot and round of the members that have been found.
-    found: MemberTable<(u16, u32)>,
+    /// Slots of the members that have been found.
+    slots: MemberTable<u16>,
     /// The lane that this operation was granted.
     lane: Option<u32>,
     pending: bool,
@@ -123,7 +123,7 @@ impl Attendance {
             descriptor,
             ticket,
             missing: everyone & !(1 << party.me),
-            found: MemberTable::new(),
+            slots: MemberTable::new(),
             lane: None,
             pending: false,
             shared: false,
@@ -167,7 +167,7 @@ impl Attendance {
     pub(crate) fn place_of(&self, party: &Party<'_>, member: usize) -> (Place, u32) {
         let rank = usize::from(party.members[member]);
         match (
-            party.local.board.place(rank, self.found.get(member).0),
+            party.local.board.place(rank, self.slots.get(member)),
             self.lane,
         ) {
             ((Place::Pending | Place::Arena { .. }, staged), Some(lane)) => {
@@ -180,7 +180,15 @@ impl Attendance {
     /// The slot of a member that has been found.
     #[inline]
     pub(crate) fn slot_of(&self, member: usize) -> u16 {
-        self.found.get(member).0
+        self.slots.get(member)
+    }
+
+    /// Slot and round of a member that has been found.
+    #[inline]
+    fn posting_of(&self, party: &Party<'_>, member: usize) -> (u16, u32) {
+        let slot = self.slots.get(member);
+        let rank = party.members[member].into();
+        (slot, party.local.board.round(rank, slot))
     }
 
     /// A number of the operation that is the same for all members, and new with every attempt:
@@ -188,7 +196,7 @@ impl Attendance {
     pub(crate) fn number(&self, party: &Party<'_>) -> (u16, u32) {
         match party.me {
             0 => (self.ticket.slot, self.ticket.round),
-            _ => self.found.get(0),
+            _ => self.posting_of(party, 0),
         }
     }
 
@@ -233,7 +241,7 @@ impl Attendance {
                 let rank = usize::from(party.members[member]);
                 let consumed = |slot| party.local.consumed(rank, slot);
                 if let Some(found) = party.local.board.find(rank, self.key, everywhere, consumed) {
-                    self.found.set(member, (found.slot, found.round));
+                    self.slots.set(member, found.slot);
                     self.missing &= !(1 << member);
                     if found.aborted {
                         return Err(Failure::Aborted(party.ranks[member]));
@@ -259,7 +267,7 @@ impl Attendance {
             Ok(())
         } else {
             Err(Failure::Mismatch(
-                party.asked(&self.found, &self.descriptor),
+                party.asked(&self.slots, &self.descriptor),
             ))
         }
     }
@@ -271,7 +279,7 @@ impl Attendance {
             verdict.hear(
                 &party.local.board,
                 party.members[member].into(),
-                self.found.get(member).0,
+                self.slots.get(member),
             );
         }
         verdict
@@ -287,7 +295,7 @@ impl Attendance {
                 party.wake_others();
             }
         } else {
-            self.lane = board.granted_lane(party.members[0].into(), self.found.get(0).0);
+            self.lane = board.granted_lane(party.members[0].into(), self.slots.get(0));
         }
         self.lane.is_some()
     }
@@ -300,7 +308,7 @@ impl Attendance {
                 party
                     .local
                     .board
-                    .is_aborted(party.members[*m].into(), self.found.get(*m).0)
+                    .is_aborted(party.members[*m].into(), self.slots.get(*m))
             })
             .map(|m| party.ranks[m])
     }
@@ -319,12 +327,12 @@ impl Attendance {
             party
                 .local
                 .board
-                .hand_slot_back(party.members[other].into(), self.found.get(other).0);
+                .hand_slot_back(party.members[other].into(), self.slots.get(other));
         }
         for member in usize::from(keep_first)..party.size() {
             if member != party.me && self.missing >> member & 1 == 0 {
                 let rank = usize::from(party.members[member]);
-                let (slot, round) = self.found.get(member);
+                let (slot, round) = self.posting_of(party, member);
                 party.local.acknowledge(rank, slot, round);
             }
         }
@@ -351,7 +359,7 @@ impl Attendance {
             let verdict = self.look(party);
             grant = (self.missing != 0 || verdict.needs_lane()).then(|| OpenGrant {
                 first: party.members[0].into(),
-                posting: (self.missing & 1 == 0).then(|| self.found.get(0)),
+                posting: (self.missing & 1 == 0).then(|| self.posting_of(party, 0)),
                 verdict,
             });
         }

@@ -293,6 +293,12 @@ impl Board {
             .store(round << STATUS_BITS | ABORTED, Ordering::Release);
     }
 
+    /// The round of a found posting, which stays until this rank acknowledges it.
+    #[inline]
+    pub(crate) fn round(&self, rank: usize, slot: u16) -> u32 {
+        self.slot(rank, slot).state.load(Ordering::Relaxed) >> STATUS_BITS
+    }
+
     /// Whether a found posting has been aborted since.
     pub(crate) fn is_aborted(&self, rank: usize, slot: u16) -> bool {
         let state = self.slot(rank, slot).state.load(Ordering::Acquire);

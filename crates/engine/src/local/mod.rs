@@ -455,7 +455,7 @@ impl Party<'_> {
 
     pub(crate) fn asked(
         &self,
-        found: &MemberTable<(u16, u32)>,
+        slots: &MemberTable<u16>,
         mine: &Descriptor,
     ) -> Vec<(usize, Descriptor)> {
         (0..self.size())
@@ -465,7 +465,7 @@ impl Party<'_> {
                 } else {
                     self.local
                         .board
-                        .descriptor(self.members[member].into(), found.get(member).0)?
+                        .descriptor(self.members[member].into(), slots.get(member))?
                 };
                 Some((self.ranks[member], descriptor))
             })

@@ -269,7 +269,7 @@ impl Reduce {
                 };
                 let run = |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
                     lines::in_stretches(bytes, |at, bytes| {
-                        if shown {
+                        if shown && !handing {
                             lines::ask_for(base[me].wrapping_add(distance + at), bytes);
                         }
                         let target = target.map(|target| target.wrapping_add(at));

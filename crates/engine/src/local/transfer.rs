@@ -112,8 +112,8 @@ pub(crate) struct Transfer {
     rounds_in: u32,
     staged: u32,
     taken: u32,
-    /// Rounds of each member known to be ready.
-    ready: MemberTable<u32>,
+    /// Rounds that all members are known to have ready.
+    ready: u32,
     began: bool,
     store: Store,
 }
@@ -174,7 +174,7 @@ impl Transfer {
             rounds_in: 0,
             staged: 0,
             taken: 0,
-            ready: MemberTable::new(),
+            ready: 0,
             began: false,
             store,
         }
@@ -356,14 +356,17 @@ impl Transfer {
     fn begin(&mut self, party: &Party<'_>, attendance: &Attendance) {
         self.began = true;
         self.copy_own(party);
-        let mut rounds = 0;
+        let (mut rounds, mut ready) = (0, u32::MAX);
         for member in (0..party.size()).filter(|member| *member != party.me) {
             let (place, staged) = attendance.place_of(party, member);
-            self.ready.set(member, staged);
             let length = self.incoming.of(member).1;
-            rounds = rounds.max(length.div_ceil(area(place, self.common, party.size())));
+            if length > 0 {
+                ready = ready.min(staged);
+                rounds = rounds.max(length.div_ceil(area(place, self.common, party.size())));
+            }
         }
         self.rounds_in = rounds as u32;
+        self.ready = ready;
     }
 
     /// What this member sends to itself.
@@ -387,24 +390,29 @@ impl Transfer {
 
     #[inline]
     fn sources_ready(&mut self, party: &Party<'_>, attendance: &Attendance) -> bool {
-        for member in 0..party.size() {
-            if member == party.me || self.ready.get(member) > self.taken {
-                continue;
-            }
-            let (place, _) = attendance.place_of(party, member);
+        if self.ready > self.taken {
+            return true;
+        }
+        let mut least = u32::MAX;
+        for member in (0..party.size()).filter(|member| *member != party.me) {
+            let (place, staged) = attendance.place_of(party, member);
             let length = self.incoming.of(member).1;
             let rounds = length.div_ceil(area(place, self.common, party.size())) as u32;
             if self.taken >= rounds {
                 continue;
             }
-            let rank = party.members[member].into();
-            let slot = party.local.board.slot(rank, attendance.slot_of(member));
-            let ready = slot.staged.load(Ordering::Acquire);
-            self.ready.set(member, ready);
+            let mut ready = staged;
+            if ready < rounds {
+                let rank = party.members[member].into();
+                let slot = party.local.board.slot(rank, attendance.slot_of(member));
+                ready = ready.max(slot.staged.load(Ordering::Acquire));
+            }
             if ready <= self.taken {
                 return false;
             }
+            least = least.min(ready);
         }
+        self.ready = least;
         true
     }
 
