@@ -22,6 +22,9 @@ pub(crate) enum Algorithm {
     },
 }
 
+/// Above, two trips cost less than waiting for all bytes before any is combined.
+const MOST_FLAT_ACROSS: usize = 1 << 20;
+
 /// The choices, by number of ranks of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
@@ -44,9 +47,12 @@ impl Table {
         }
     }
 
-    /// Whether a reduction across hosts is small enough for everybody to send everything.
+    /// Whether everybody sends everything in a reduction across hosts: that takes one trip instead
+    /// of two, and more bytes where there are more than two members.
     pub(crate) fn is_flat_across(&self, bytes: usize, members: usize) -> bool {
-        bytes.saturating_mul(members - 1) <= self.flat_across
+        let segmented = 2 * bytes / members * (members - 1);
+        let more = (bytes * (members - 1)).saturating_sub(segmented);
+        bytes <= MOST_FLAT_ACROSS && more <= self.flat_across
     }
 
     #[inline]
@@ -132,6 +138,16 @@ fn decode(words: &[u64]) -> Option<(AlgorithmTable, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everybody_sends_everything_while_that_is_little_more() {
+        let table = Table::new(&AlgorithmTable::default(), 4);
+        let most = |members: usize| {
+            let flat = |bytes: &usize| table.is_flat_across(*bytes, members);
+            (0..=4096).map(|kib| kib << 10).take_while(flat).count() - 1
+        };
+        assert_eq!([2, 3, 4, 8, 64].map(most), [1024, 96, 42, 12, 1]);
+    }
 
     #[test]
     fn a_table_survives_the_way_to_other_ranks() {

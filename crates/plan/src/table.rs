@@ -31,8 +31,8 @@ pub struct LocalRule {
 pub struct AlgorithmTable {
     /// Rules for one host; the first that fits is used, else the last.
     pub local: Vec<LocalRule>,
-    /// Across hosts: everybody sends everything to everybody while a rank sends at most this many
-    /// bytes in all.
+    /// Across hosts: everybody sends everything to everybody, up to 1 MiB, while a rank sends at
+    /// most this many bytes more in all than if each combined a part.
     pub flat_across_bytes: usize,
 }
 
