@@ -166,7 +166,14 @@ impl Local {
         if bytes > CELL_BYTES || ledger.outstanding.len() > 12 {
             self.reclaim_all(&mut ledger);
         }
-        let Some(slot) = ledger.take_slot(Board::home(key)) else {
+        let home = Board::home(key);
+        if !ledger.is_clean(home)
+            && let Some(index) = ledger.outstanding.iter().position(|o| o.slot == home)
+        {
+            // Often it was read long ago, and nobody has looked.
+            self.reclaim(&mut ledger, index);
+        }
+        let Some(slot) = ledger.take_slot(home) else {
             return Err(Refusal::Busy);
         };
         let place = match space {
@@ -360,9 +367,13 @@ impl Local {
 }
 
 impl Ledger {
+    #[inline]
+    fn is_clean(&self, slot: u16) -> bool {
+        self.clean[usize::from(slot) / 64] >> (slot % 64) & 1 == 1
+    }
+
     fn take_slot(&mut self, home: u16) -> Option<u16> {
-        let word = usize::from(home) / 64;
-        let slot = if self.clean[word] >> (home % 64) & 1 == 1 {
+        let slot = if self.is_clean(home) {
             home
         } else {
             // Slots outside the homes first, so that a stranger does not sit in a key's home.
