@@ -20,13 +20,11 @@ use crate::region::MAX_LOCAL;
 pub(crate) struct Direct {
     combine: Combine,
     bytes: usize,
-    /// Where each member's tensor lies in this process.
-    tensors: [*mut u8; MAX_LOCAL],
+    own: *mut u8,
     done: bool,
-    others_done: bool,
 }
 
-// SAFETY: the pointers are into mappings that outlive the operation, whoever polls it.
+// SAFETY: the pointer is into a mapping that outlives the operation, whoever polls it.
 unsafe impl Send for Direct {}
 
 impl Direct {
@@ -38,27 +36,26 @@ impl Direct {
         bytes: usize,
         own: *mut u8,
     ) -> Option<Self> {
-        let mut tensors = [std::ptr::null_mut(); MAX_LOCAL];
-        for member in 0..party.size() {
-            tensors[member] = if member == party.me {
-                own
-            } else {
-                let (place, _) = attendance.place_of(party, member);
-                let Place::Arena { offset, .. } = place else {
-                    return None;
-                };
-                party
-                    .local
-                    .arena(party.members[member].into(), offset, bytes)?
-            };
-        }
-        Some(Self {
+        let direct = Self {
             combine,
             bytes,
-            tensors,
+            own,
             done: false,
-            others_done: false,
-        })
+        };
+        let found = |member| direct.tensor(party, attendance, member).is_some();
+        (0..party.size()).all(found).then_some(direct)
+    }
+
+    /// Where a member's tensor lies in this process.
+    fn tensor(&self, party: &Party<'_>, attendance: &Attendance, member: usize) -> Option<*mut u8> {
+        if member == party.me {
+            return Some(self.own);
+        }
+        let Place::Arena { offset, .. } = attendance.place_of(party, member).0 else {
+            return None;
+        };
+        let rank = party.members[member].into();
+        party.local.arena(rank, offset, self.bytes)
     }
 
     /// Does the own segment, then waits for the others; true when all are done.
@@ -69,7 +66,7 @@ impl Direct {
         progressed: &mut bool,
     ) -> bool {
         if !self.done {
-            self.combine(party);
+            self.combine(party, attendance);
             self.done = true;
             let board = &party.local.board;
             let slot = board.slot(party.members[party.me].into(), attendance.slot());
@@ -77,17 +74,16 @@ impl Direct {
             party.wake_others();
             *progressed = true;
         }
-        self.others_done = (0..party.size())
+        (0..party.size())
             .filter(|member| *member != party.me)
             .all(|member| {
                 let rank = party.members[member].into();
                 let slot = party.local.board.slot(rank, attendance.slot_of(member));
                 slot.reduced.load(Ordering::Acquire) == 1
-            });
-        self.others_done
+            })
     }
 
-    fn combine(&self, party: &Party<'_>) {
+    fn combine(&self, party: &Party<'_>, attendance: &Attendance) {
         let members = party.size();
         let segment = self.bytes.div_ceil(members).next_multiple_of(64);
         let begin = (party.me * segment).min(self.bytes);
@@ -103,7 +99,8 @@ impl Direct {
             store: Store::Cached,
         }; MAX_LOCAL];
         for member in 0..members {
-            let pointer = self.tensors[member].wrapping_add(begin);
+            let tensor = self.tensor(party, attendance, member);
+            let pointer = tensor.expect("found when all had come").wrapping_add(begin);
             sources[member] = pointer;
             destinations[member] = Destination { pointer, store };
         }

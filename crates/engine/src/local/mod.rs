@@ -483,3 +483,46 @@ impl Party<'_> {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::Kind;
+    use crate::dtype::{DType, ReduceOp};
+
+    fn locals() -> [Local; 2] {
+        let mapping = Arc::new(Mapping::anonymous(Board::bytes(2)).expect("memory"));
+        [0, 1].map(|me| {
+            let board = Board::new(Arc::clone(&mapping), 2, me);
+            Local::new(board, vec![None, None], vec![None, None], None)
+        })
+    }
+
+    #[test]
+    fn a_slot_that_was_read_is_its_next_keys_home_again() {
+        let [one, other] = locals();
+        let descriptor = Descriptor {
+            kind: Kind::Barrier,
+            dtype: DType::U8,
+            op: ReduceOp::Sum,
+            shared: false,
+            count: 0,
+            root: 0,
+            settings: 0,
+        };
+        // Two keys with one home.
+        let (first, second) = (Key::unnamed(1, 3), Key::unnamed(2, 3));
+        let ticket = one.open(first, Space::Bytes(0), 0b10).expect("a slot");
+        assert_eq!(ticket.slot, Board::home(first));
+        one.board.fill(ticket.slot, first, &descriptor);
+        one.board
+            .publish(ticket.slot, ticket.round, ticket.place, 0, false);
+        one.close(ticket.slot);
+        let early = one.open(second, Space::Bytes(0), 0b10).expect("a slot");
+        assert_ne!(early.slot, ticket.slot, "not read yet");
+        other.acknowledge(0, ticket.slot, ticket.round);
+        let third = Key::unnamed(4, 3);
+        let ticket = one.open(third, Space::Bytes(0), 0b10).expect("a slot");
+        assert_eq!(ticket.slot, Board::home(third));
+    }
+}
