@@ -175,6 +175,8 @@ impl Rounds {
             let waiter = self.waiter.get_or_insert_with(|| {
                 Waiter::new(Patience {
                     spins: 20,
+                    spins_beside: 20,
+                    again: false,
                     yielding: Duration::from_micros(500),
                 })
             });

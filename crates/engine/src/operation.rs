@@ -458,6 +458,20 @@ impl Operation {
         }
     }
 
+    /// Whether somebody that this one waits for may need the core that it runs on.
+    #[inline]
+    pub(crate) fn awaits_core(&self, inner: &Inner, group: &GroupInner, core: u32) -> bool {
+        let (State::Running(attendance), Some(party)) = (&self.state, party(inner, group)) else {
+            return true;
+        };
+        match &self.body {
+            Body::Reduce(reduce) if attendance.is_complete() => {
+                reduce.awaits_core(&party, attendance, core)
+            }
+            _ => attendance.awaits_core(&party, core),
+        }
+    }
+
     /// Has the next poll look for members in unlikely places too.
     pub(crate) fn look_everywhere(&mut self) {
         match (&mut self.state, &mut self.body) {

@@ -505,6 +505,14 @@ pub(crate) fn physical_memory() -> usize {
         .saturating_mul(usize::try_from(size).unwrap_or(4096))
 }
 
+/// The core that this thread runs on just now.
+#[inline]
+pub(crate) fn current_core() -> u32 {
+    // SAFETY: a plain call without arguments.
+    let core = unsafe { libc::sched_getcpu() };
+    core.cast_unsigned()
+}
+
 /// How often this process has been forked off since the count began: changes in a forked child,
 /// without a system call to find out.
 pub(crate) fn forks() -> u32 {

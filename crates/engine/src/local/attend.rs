@@ -220,6 +220,18 @@ impl Attendance {
                 .is_none()
     }
 
+    /// Whether all members have come.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// Whether a member that is missing, or any when all have come, was last seen on this core.
+    pub(crate) fn awaits_core(&self, party: &Party<'_>, core: u32) -> bool {
+        (0..party.size())
+            .filter(|m| *m != party.me && (self.missing == 0 || self.missing >> m & 1 == 1))
+            .any(|m| party.local.board.is_on_core(party.members[m].into(), core))
+    }
+
     /// Members that have not arrived, as session ranks.
     pub(crate) fn absent(&self, party: &Party<'_>) -> Vec<usize> {
         (0..party.size())

@@ -161,6 +161,8 @@ pub(crate) struct Bell {
     high_water: AtomicU32,
     /// Postings that are not in their key's home.
     displaced: AtomicU32,
+    /// One more than the core on which the rank was last seen to wait; zero if it never did.
+    core: AtomicU32,
 }
 
 /// One rank's view of the shared memory of its host.
@@ -501,6 +503,21 @@ impl Board {
         self.header()
             .parked
             .fetch_and(!(1 << self.me), Ordering::SeqCst);
+    }
+
+    /// Says on which core this rank runs; it seldom changes.
+    #[inline]
+    pub(crate) fn note_core(&self, core: u32) {
+        let noted = &self.bell(self.me).core;
+        if noted.load(Ordering::Relaxed) != core + 1 {
+            noted.store(core + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a rank was last seen on this core.
+    #[inline]
+    pub(crate) fn is_on_core(&self, rank: usize, core: u32) -> bool {
+        self.bell(rank).core.load(Ordering::Relaxed) == core + 1
     }
 
     /// Says whether this rank's engine thread sleeps on its eventfd with local work in flight.

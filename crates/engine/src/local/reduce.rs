@@ -339,6 +339,26 @@ impl Reduce {
         self.taken += 1;
     }
 
+    /// Whether a member that is behind this one was last seen on this core.
+    pub(crate) fn awaits_core(
+        &self,
+        party: &Party<'_>,
+        attendance: &Attendance,
+        core: u32,
+    ) -> bool {
+        let board = &party.local.board;
+        let behind = |member: usize| {
+            let slot = board.slot(party.members[member].into(), attendance.slot_of(member));
+            slot.staged.load(Ordering::Relaxed) < self.staged
+                || slot.reduced.load(Ordering::Relaxed) < self.reduced
+        };
+        (0..party.size()).any(|member| {
+            member != party.me
+                && board.is_on_core(party.members[member].into(), core)
+                && behind(member)
+        })
+    }
+
     /// The smallest of a counter over the other members.
     fn slowest(
         party: &Party<'_>,

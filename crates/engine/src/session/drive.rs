@@ -98,6 +98,13 @@ impl Inner {
                     self.give_up(group, operation, label)?;
                 }
             }
+            if waiter.asks_who() {
+                let core = sys::current_core();
+                if let Some(local) = &self.local {
+                    local.board.note_core(core);
+                }
+                waiter.answer(operation.awaits_core(self, group, core));
+            }
             match waiter.step() {
                 Step::Spin => {}
                 Step::Yield => {
