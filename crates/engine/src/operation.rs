@@ -148,10 +148,6 @@ impl Ended {
     }
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "small operations must not touch the heap"
-)]
 enum Body {
     /// Members only meet.
     Meet,
