@@ -38,12 +38,26 @@ fn ask_processor() -> bool {
 /// Calls `read` with the (offset, length) of stretches of `bytes` bytes that are short enough to
 /// be still near when their lines are handed back.
 #[inline]
-pub(crate) fn in_stretches(bytes: usize, mut read: impl FnMut(usize, usize)) {
+pub(crate) fn in_stretches(bytes: usize, read: impl FnMut(usize, usize)) {
+    in_stretches_from(0, bytes, read);
+}
+
+/// The same for bytes that are copied to `target`: stretches end with its lines, so that none is
+/// written in two ways.
+#[inline]
+pub(crate) fn in_stretches_to(target: *const u8, bytes: usize, read: impl FnMut(usize, usize)) {
+    in_stretches_from(target.addr() % LINE, bytes, read);
+}
+
+#[inline]
+fn in_stretches_from(into_line: usize, bytes: usize, mut read: impl FnMut(usize, usize)) {
     let mut offset = 0;
+    let mut stretch = STRETCH - into_line;
     while offset < bytes {
-        let length = STRETCH.min(bytes - offset);
+        let length = stretch.min(bytes - offset);
         read(offset, length);
         offset += length;
+        stretch = STRETCH;
     }
 }
 

@@ -322,7 +322,7 @@ impl Reduce {
                             );
                         };
                         if handing {
-                            lines::in_stretches(bytes, |at, bytes| {
+                            lines::in_stretches_to(target, bytes, |at, bytes| {
                                 copy(at, bytes);
                                 // SAFETY: the line is mapped, and whoever else reads it sees no change.
                                 unsafe { lines::hand_back(source.wrapping_add(at), bytes) };

@@ -496,7 +496,7 @@ impl Transfer {
                         );
                     };
                     if alone || crowded && length >= 4096 {
-                        lines::in_stretches(length, |at, length| {
+                        lines::in_stretches_to(target, length, |at, length| {
                             copy(at, length);
                             // SAFETY: the lines are mapped; whoever else reads them sees no change.
                             unsafe { lines::hand_back(source.wrapping_add(at), length) };

@@ -65,6 +65,10 @@ pub(crate) mod lines {
         true
     }
 
+    pub(crate) fn in_stretches_to(_: *const u8, bytes: usize, read: impl FnMut(usize, usize)) {
+        in_stretches(bytes, read);
+    }
+
     pub(crate) fn in_stretches(bytes: usize, mut read: impl FnMut(usize, usize)) {
         read(0, bytes);
     }
