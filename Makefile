@@ -8,6 +8,9 @@ SHELL := /bin/sh
 # The tools of .venv come last, so that what the system has is used first.
 export PATH := $(PATH):$(CURDIR)/.venv/bin
 
+# Property tests draw the same cases in every run; another number draws others.
+export PROPTEST_RNG_SEED ?= 1
+
 CARGO_TEST := cargo test --locked --workspace
 VERIFY := cargo test --locked --manifest-path crates/engine/verify/Cargo.toml --target-dir target/verify
 step = @printf '\n== %s\n' "$(1)"

@@ -41,10 +41,12 @@ pub struct PeerId {
 const INCARNATION_DIGITS: usize = 32;
 
 impl PeerId {
-    /// The peer of this incarnation in `slot` of `host`.
+    /// The peer of this incarnation in `slot` of `host`. An address is kept in its shortest form,
+    /// so that one host has one spelling.
     pub fn new(host: impl Into<String>, slot: u16, incarnation: u128) -> Self {
+        let host = host.into();
         Self {
-            host: host.into(),
+            host: address::parse_alone(&host).unwrap_or(host),
             slot,
             incarnation,
         }

@@ -82,6 +82,12 @@ proptest! {
     }
 
     #[test]
+    fn one_host_has_one_spelling(low in any::<u16>()) {
+        let long = PeerId::new(format!("fe80:0:0:0:0:0:0:{low:04x}%eth0"), 3, 7);
+        prop_assert_eq!(long, PeerId::new(format!("fe80::{low:x}%eth0"), 3, 7));
+    }
+
+    #[test]
     fn peer_ids_are_read_back(peer in peer()) {
         prop_assert_eq!(format!("{peer:#}").parse(), Ok(peer.clone()));
         let json = serde_json::to_string(&peer).unwrap();
