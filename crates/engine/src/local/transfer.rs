@@ -260,10 +260,24 @@ impl Transfer {
             Place::Cell(_) => self.rounds_out = 1,
             _ => self.rounds_out = self.count_rounds_out(party, place),
         }
-        while self.staged < self.rounds_out.min(BUFFERS as u32) {
+        // Whoever only sends posts early, so that its readers begin while it goes on.
+        let reads = (0..party.size()).any(|m| m != party.me && self.incoming.of(m).1 > 0);
+        let first = if reads { BUFFERS as u32 } else { 1 };
+        while self.staged < self.rounds_out.min(first) {
             self.stage(party, attendance);
         }
         self.staged
+    }
+
+    /// Stages the next round and tells the readers.
+    fn stage_and_tell(&mut self, party: &Party<'_>, attendance: &Attendance) {
+        self.stage(party, attendance);
+        let slot = party
+            .local
+            .board
+            .slot(party.members[party.me].into(), attendance.slot());
+        slot.staged.store(self.staged, Ordering::Release);
+        party.wake_others();
     }
 
     fn count_rounds_out(&self, party: &Party<'_>, place: Place) -> u32 {
@@ -319,6 +333,13 @@ impl Transfer {
         progressed: &mut bool,
     ) -> Result<bool, Failure> {
         if !self.began {
+            // Rounds that fit need nobody to have come.
+            if matches!(attendance.place(), Place::Window(_))
+                && self.staged < self.rounds_out.min(BUFFERS as u32)
+            {
+                self.stage_and_tell(party, attendance);
+                *progressed = true;
+            }
             if !attendance.poll(party)? {
                 return Ok(false);
             }
@@ -336,13 +357,7 @@ impl Transfer {
                 moved = true;
             }
             while self.staged < self.rounds_out && self.buffer_free(party, attendance) {
-                self.stage(party, attendance);
-                let slot = party
-                    .local
-                    .board
-                    .slot(party.members[party.me].into(), attendance.slot());
-                slot.staged.store(self.staged, Ordering::Release);
-                party.wake_others();
+                self.stage_and_tell(party, attendance);
                 moved = true;
             }
             if !moved {
