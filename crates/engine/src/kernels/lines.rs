@@ -3,7 +3,8 @@
 //! A buffer that one core fills and another reads, over and over, costs most where it is filled
 //! again: the lines are shared by then, and on AMD's processors taking them back one by one is
 //! four times slower than fetching them from a core that has written to them. So the only reader
-//! of a line writes to it, without changing it. On Intel's processors there is nothing to gain.
+//! of a line writes to it, without changing it. On Intel's processors there is nothing to gain by
+//! that; there it helps to ask for lines ahead of writing to them.
 
 #![expect(unsafe_code, reason = "hints and touches of raw shared memory")]
 

@@ -21,6 +21,9 @@ pub(crate) struct RankProcess {
     pub(crate) member: Member,
 }
 
+/// The test in which a rank process begins.
+const ENTRANCE: &str = "a_rank_killed_before_an_all_reduce_is_named_by_all_others";
+
 impl RankProcess {
     fn start(fleet: &str, slot: usize, tls: bool) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("the test binary"));
@@ -28,7 +31,7 @@ impl RankProcess {
             command.env(TLS, "1");
         }
         let mut child = command
-            .args(["--exact", "rank_process", "--ignored", "--nocapture"])
+            .args(["--exact", ENTRANCE, "--nocapture"])
             .env(FLEET, fleet)
             .env(SLOT, slot.to_string())
             .stdin(Stdio::piped())
