@@ -50,6 +50,8 @@ class Carole:
             words += ["--sizes", ",".join(map(str, job.sizes))]
         if self.memory != "private":
             words += ["--memory", self.memory]
+        if job.vary:
+            words.append("--vary")
         if not job.pair:
             transport = [] if job.transport == "auto" else ["--transport", job.transport]
             return [Command([*words, *transport, "-n", str(job.ranks)])]

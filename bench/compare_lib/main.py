@@ -76,12 +76,16 @@ def compare(options: Options) -> int:
                 options.transport,
                 options.seconds,
                 separate=options.separate,
+                vary=options.vary,
                 notes=missing,
             )
             if options.separate:
                 in_place = [peer.name for peer in peers if not peer.takes_separate_buffers]
                 told = ", ".join(["carole", *in_place])
                 run_.note(f"all_reduce: the MPIs had a buffer to read and one to write; not {told}")
+            if options.vary:
+                absent = ", ".join(peer.name for peer in peers if not peer.varies) or "nobody"
+                run_.note(f"new tensors for every sample; left out: {absent}")
             whole = go_round(options, caroles, peers, run_)
         finally:
             if pair:
@@ -169,6 +173,7 @@ def show(options: Options, run_: rounds.Run, versions: dict[str, str]) -> int:
             "seconds": options.seconds,
             "transport": options.transport,
             "separate_buffers": options.separate,
+            "vary": options.vary,
         },
         "versions": versions,
         "rows": [row.as_json() for row in rows],

@@ -26,9 +26,11 @@ class Mpi(Peer):
     """What all MPIs share: one C program, built once for each version of its source."""
 
     takes_separate_buffers = True
+    varies = True
 
     def arguments(self, job: Job) -> list[str]:
-        return [*job.arguments(), *(["--placement", "separate"] if job.separate else [])]
+        placement = ["--placement", "separate"] if job.separate else []
+        return [*job.arguments(), *placement, *(["--vary", "yes"] if job.vary else [])]
 
     def compiler(self) -> list[str | Path]:
         return [self.folder / "bin" / "mpicc"]

@@ -31,6 +31,7 @@ class Options:
     rounds: int
     seconds: float
     separate: bool
+    vary: bool
     transport: str
     netns: bool
     delay: str | None
@@ -96,6 +97,11 @@ def parse(arguments: list[str] | None, peers: tuple[str, ...], results: Path) ->
     add("--sizes", type=_sizes, help=f"sizes of a rank's tensor (default {ALL_SIZES})")
     add("--lists", type=_choices(LISTS), help=f"tensor lists: {', '.join(LISTS)}; '' for none")
     add("--peers", type=_choices(peers), help=f"peers: {', '.join(peers)}; '' for none")
+    add(
+        "--vary",
+        action="store_true",
+        help="new tensors at odd places every time, and random names on two threads for Carole",
+    )
     add("--separate", action="store_true", help="the MPIs' all_reduce with two buffers a rank")
     add("--transport", choices=("auto", "shm", "tcp"), help="tcp: TCP on one host, peers too")
     add("--netns", action="store_true", help="two hosts in network namespaces, over TCP (root)")
@@ -127,6 +133,7 @@ def parse(arguments: list[str] | None, peers: tuple[str, ...], results: Path) ->
         rounds=given.rounds or (2 if given.quick else 5),
         seconds=given.seconds or (0.2 if given.quick else 0.3),
         separate=given.separate,
+        vary=given.vary,
         transport=given.transport or ("tcp" if given.netns else "auto"),
         netns=given.netns,
         delay=given.delay,

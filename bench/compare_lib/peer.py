@@ -25,6 +25,7 @@ class Job:
     transport: str = "auto"
     pair: Pair | None = None
     separate: bool = False
+    vary: bool = False
 
     def arguments(self) -> list[str]:
         """The arguments that mpi_bench.c and its siblings share."""
@@ -47,6 +48,7 @@ class Peer(ABC):
     lists = ("list_each", "list_batch", "list_fused")
     speaks_tcp = False
     takes_separate_buffers = False
+    varies = False
 
     @property
     def folder(self) -> Path:

@@ -63,6 +63,7 @@ class Run:
     transport: str
     seconds: float
     separate: bool = False
+    vary: bool = False
     samples: list[dict] = field(default_factory=list)
     flags: list[dict] = field(default_factory=list)
     copies: list[dict] = field(default_factory=list)
@@ -88,6 +89,8 @@ def systems(case: Case, caroles: list[Carole], peers: list[Peer], run_: Run) -> 
 
         found.append(System(carole.name, case, case.op, False, case.sizes, start))
     for peer in peers:
+        if run_.vary and not peer.varies:
+            continue
         if (run_.pair or run_.transport == "tcp") and not peer.speaks_tcp:
             continue
         if case.list_name:
@@ -133,6 +136,7 @@ def _run_once(system: System, number: int, run_: Run) -> None:
         transport=run_.transport,
         pair=run_.pair,
         separate=run_.separate,
+        vary=run_.vary,
     )
     before = run_.pair.crossed() if run_.pair else 0
     outcome = run(_commands(system, job), timeout=_patience(job))

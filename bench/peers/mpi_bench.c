@@ -1,13 +1,14 @@
 /*
  * One benchmark of MPI collectives, built with each MPI's own compiler wrapper.
  *
- *   mpi_bench OP --sizes 4,1024 --seconds 0.3 [--placement in_place|separate]
+ *   mpi_bench OP --sizes 4,1024 --seconds 0.3 [--placement in_place|separate] [--vary yes]
  *   mpi_bench list_each --counts 9408,64,64 --seconds 1
  *
  * OP is all_reduce, broadcast, all_gather, reduce_scatter, barrier, or a list of tensors reduced
  * one by one (list_each), all at once (list_batch) or in one buffer (list_fused). Rank 0 prints one JSON object
  * a line. How a time is taken is defined in bench/README.md ("Method") and is the same for every
  * system; nothing here knows which MPI it runs on, sets an MPI parameter, or binds a process.
+ * With --vary every sample has new tensors of odd lengths at odd places, as `carole bench --vary`.
  */
 #include <mpi.h>
 
@@ -22,7 +23,7 @@ enum { BATCH_BELOW = 64 * 1024, MIN_BATCH = 4, MAX_BATCH = 1000 };
 enum { MIN_SAMPLES = 5, MAX_SAMPLES = 20000, PERIOD = 251 };
 static const double BATCH_SECONDS = 0.002, WARM_UP_SHARE = 0.2;
 
-static int rank, ranks;
+static int rank, ranks, varying;
 
 static double now(void)
 {
@@ -86,7 +87,9 @@ struct work {
     enum op op;
     size_t bytes; /* as asked for, and as printed */
     size_t count; /* elements of one rank's tensor, or of the whole list */
+    int separate;
     float *in, *out;
+    float *in_memory, *out_memory; /* where they were allocated; they may begin behind that */
     size_t in_count, out_count;
     int tensors; /* lists only, from here on */
     size_t *counts;
@@ -199,8 +202,52 @@ static int verified(struct work *w)
     return all_good;
 }
 
+/* Numbers that look random, the same on every rank: splitmix64. */
+static size_t random_below(size_t limit)
+{
+    static uint64_t state = 1;
+    uint64_t mixed = state += 0x9e3779b97f4a7c15;
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+    return (size_t)(mixed ^ (mixed >> 31)) % limit;
+}
+
+static void release(struct work *w)
+{
+    if (w->out != w->in) free(w->out_memory);
+    free(w->in_memory);
+}
+
+/* Takes memory for tensors of about the size asked for: with --vary, of another each time. */
+static void take(struct work *w)
+{
+    size_t skip = 0;
+    w->count = w->bytes / sizeof(float);
+    if (varying) {
+        const size_t less = 2 * random_below(8);
+        skip = 1 + 2 * ((random_below(8) + (size_t)rank) % 8);
+        w->count = (w->count < 16 ? w->count : w->count - less) | 1;
+    }
+    if (w->op == REDUCE_SCATTER) { /* every rank gets an equal part, of one element at the least */
+        const size_t part = w->count / (size_t)ranks;
+        w->out_count = part ? part : 1;
+        w->count = w->out_count * (size_t)ranks;
+    } else {
+        w->out_count = w->op == ALL_GATHER ? w->count * (size_t)ranks : w->count;
+    }
+    w->in_count = w->count;
+    w->in_memory = floats(w->in_count + skip);
+    w->in = w->in_memory + skip;
+    w->out_memory = w->separate ? floats(w->out_count + skip) : w->in_memory;
+    w->out = w->out_memory + skip;
+}
+
 static double batch_time(struct work *w, int batch)
 {
+    if (varying && !w->tensors) {
+        release(w);
+        take(w);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = now();
     for (int i = 0; i < batch; i++) run_once(w);
@@ -265,21 +312,11 @@ static void measure(struct work *w, double seconds)
 
 static void measure_size(enum op op, size_t bytes, int separate, double seconds)
 {
-    struct work w = {.op = op, .bytes = bytes, .count = bytes / sizeof(float)};
-    if (op == REDUCE_SCATTER) { /* every rank gets an equal part, of one element at the least */
-        const size_t part = w.count / (size_t)ranks;
-        w.out_count = part ? part : 1;
-        w.count = w.out_count * (size_t)ranks;
-    } else {
-        w.out_count = op == ALL_GATHER ? w.count * (size_t)ranks : w.count;
-    }
-    w.in_count = w.count;
-    w.in = floats(w.in_count);
-    if (op != ALL_REDUCE) separate = op == REDUCE_SCATTER || op == ALL_GATHER;
-    w.out = separate ? floats(w.out_count) : w.in;
+    struct work w = {.op = op, .bytes = bytes, .separate = separate};
+    if (op != ALL_REDUCE) w.separate = op == REDUCE_SCATTER || op == ALL_GATHER;
+    take(&w);
     measure(&w, seconds);
-    if (w.out != w.in) free(w.out);
-    free(w.in);
+    release(&w);
 }
 
 /* The next number of a comma-separated list; moves `at` behind it. */
@@ -326,6 +363,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--counts")) counts = argv[i + 1];
         else if (!strcmp(argv[i], "--placement")) placement = argv[i + 1];
         else if (!strcmp(argv[i], "--seconds")) seconds = atof(argv[i + 1]);
+        else if (!strcmp(argv[i], "--vary")) varying = !strcmp(argv[i + 1], "yes");
         else fail("unknown argument");
     }
     if (op >= LIST_EACH) measure_list(op, counts, seconds);

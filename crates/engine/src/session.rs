@@ -2,6 +2,7 @@
 
 mod drive;
 mod loss;
+mod spread;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -31,6 +32,7 @@ use crate::wait::Patience;
 pub(crate) use drive::Slow;
 use loss::Heart;
 pub(crate) use loss::Loss;
+use spread::Spread;
 
 /// How ranks of one host reach one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +116,8 @@ pub(crate) struct Inner {
     agreed_table: OnceLock<Table>,
     pub(crate) recorder: Recorder,
     patience: Patience,
+    /// While ranks of this host outnumber its cores.
+    spread: Option<Spread>,
     failed: AtomicBool,
     loss: Mutex<Option<Loss>>,
     /// Ranks that left in good order.
@@ -180,6 +184,7 @@ impl Inner {
             initial_table: Table::new(&AlgorithmTable::default(), usize::MAX),
             agreed_table: OnceLock::new(),
             patience: Patience::new(on_host, sys::available_cores()),
+            spread: Spread::new(on_host),
             failed: AtomicBool::new(false),
             loss: Mutex::new(None),
             hearts: Mutex::new(hearts),

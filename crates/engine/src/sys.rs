@@ -513,6 +513,43 @@ pub(crate) fn current_core() -> u32 {
     core.cast_unsigned()
 }
 
+/// The cores that this thread may use, in ascending order; none where the kernel does not say.
+pub(crate) fn allowed_cores() -> Vec<u32> {
+    let set = affinity();
+    // SAFETY: the index is within the set.
+    (0..libc::CPU_SETSIZE.cast_unsigned())
+        .filter(|core| set.is_some_and(|set| unsafe { libc::CPU_ISSET(*core as usize, &set) }))
+        .collect()
+}
+
+fn affinity() -> Option<libc::cpu_set_t> {
+    // SAFETY: a set is plain bits, and the kernel writes no more than its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        check(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set).into())
+            .ok()
+            .map(|_| set)
+    }
+}
+
+/// Goes to another core that this thread may use, without staying bound to it; whether it went.
+pub(crate) fn move_to_core(core: u32) -> bool {
+    let Some(allowed) = affinity() else {
+        return false;
+    };
+    // SAFETY: the index is within the set, and the kernel reads no more than a set's size.
+    unsafe {
+        if core >= libc::CPU_SETSIZE.cast_unsigned() || !libc::CPU_ISSET(core as usize, &allowed) {
+            return false;
+        }
+        let mut only: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core as usize, &mut only);
+        let moved = libc::sched_setaffinity(0, size_of_val(&only), &raw const only) == 0;
+        libc::sched_setaffinity(0, size_of_val(&allowed), &raw const allowed);
+        moved
+    }
+}
+
 /// How often this process has been forked off since the count began: changes in a forked child,
 /// without a system call to find out.
 pub(crate) fn forks() -> u32 {

@@ -514,6 +514,11 @@ impl Board {
         }
     }
 
+    /// The core on which a rank was last seen to wait.
+    pub(crate) fn core_of(&self, rank: usize) -> Option<u32> {
+        self.bell(rank).core.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// Whether a rank was last seen on this core.
     #[inline]
     pub(crate) fn is_on_core(&self, rank: usize, core: u32) -> bool {

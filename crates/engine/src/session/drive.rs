@@ -108,6 +108,9 @@ impl Inner {
             match waiter.step() {
                 Step::Spin => {}
                 Step::Yield => {
+                    if let (Some(spread), Some(local)) = (&self.spread, &self.local) {
+                        spread.consider(&local.board);
+                    }
                     sys::yield_core();
                     if waiter.is_pause() {
                         let slow = slow.get_or_insert_with(|| Slow::new(self, timeout));

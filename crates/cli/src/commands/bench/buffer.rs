@@ -1,5 +1,7 @@
 //! Tensors to measure with.
 
+use std::hint::black_box;
+
 use carole_engine::{Result, Session, SharedTensor};
 
 use super::pattern::Value;
@@ -33,7 +35,7 @@ enum Memory<T> {
     Shared(SharedTensor<T>),
 }
 
-/// A tensor, all of its pages present once it has been written.
+/// A tensor of zeros at first, all of its pages present.
 pub(super) struct Buffer<T> {
     memory: Memory<T>,
     start: usize,
@@ -54,13 +56,19 @@ impl<T: Value> Buffer<T> {
         };
         let (memory, start) = match source {
             Source::Private => {
-                // Not zeros, which the allocator would hand out without touching a page. A line of
-                // its own before and behind keeps the tensors of ranks that are threads apart.
-                let memory = vec![T::whole(1); length + skip + 2 * line];
+                // A line of its own before and behind keeps the tensors of ranks that are threads
+                // apart. Written out: the allocator would hand out zeros without touching a page.
+                let room = length + skip + 2 * line;
+                let mut memory = Vec::with_capacity(room);
+                black_box(&mut memory).resize(room, T::default());
                 let start = memory.as_ptr().align_offset(CACHE_LINE).min(line) + skip;
                 (Memory::Private(memory), start)
             }
-            Source::Shared(session) => (Memory::Shared(session.allocate(length + skip)?), skip),
+            Source::Shared(session) => {
+                let mut memory = session.allocate(length + skip)?;
+                memory.fill(T::default());
+                (Memory::Shared(memory), skip)
+            }
         };
         Ok(Self {
             memory,

@@ -28,8 +28,9 @@ const PATIENCE: f64 = 4.0;
 
 /// Something that can be timed and checked.
 pub(super) trait Sampler {
-    /// Runs the operation `batch` times after a barrier; seconds for one, on this rank.
-    fn sample(&mut self, batch: usize) -> Result<f64>;
+    /// Takes so many samples, each of them the operation `batch` times after a barrier: adds the
+    /// seconds for one, on this rank.
+    fn sample(&mut self, batch: usize, count: usize, times: &mut Vec<f64>) -> Result<()>;
     /// Runs the operation on known data; whether all of this rank's results are right.
     fn is_right(&mut self) -> Result<bool>;
 }
@@ -74,16 +75,17 @@ pub(super) fn measure(
     let mut times = Vec::with_capacity(MAX_SAMPLES);
     let before = checked(group, sampler, budget)?;
 
-    let (mut warm, mut fastest) = (0, f64::MAX);
+    let mut warm = 0;
     let start = Instant::now();
     loop {
         let cold = start.elapsed().as_secs_f64() < budget.warmup && warm < MAX_WARM_UPS;
         if agreed(group, usize::from(warm < MIN_WARM_UPS || cold))? == 0 {
             break;
         }
-        fastest = fastest.min(sampler.sample(1)?);
+        sampler.sample(1, 1, &mut times)?;
         warm += 1;
     }
+    let fastest = times.drain(..).fold(f64::MAX, f64::min);
     let batch = if batched {
         let wanted = BATCH_SECONDS / fastest.max(1e-8);
         agreed(group, wanted.clamp(MIN_BATCH, MAX_BATCH) as usize)?
@@ -110,9 +112,7 @@ pub(super) fn measure(
         if more == 0 {
             break;
         }
-        for _ in 0..more {
-            times.push(sampler.sample(batch)?);
-        }
+        sampler.sample(batch, more, &mut times)?;
     }
     group.call().reduce(&mut times, ReduceOp::Max, ROOT)?;
     let after = checked(group, sampler, budget)?;
@@ -152,13 +152,12 @@ mod tests {
     struct Fixed {
         seconds: f64,
         right: bool,
-        samples: usize,
     }
 
     impl Sampler for Fixed {
-        fn sample(&mut self, _: usize) -> Result<f64> {
-            self.samples += 1;
-            Ok(self.seconds)
+        fn sample(&mut self, _: usize, count: usize, times: &mut Vec<f64>) -> Result<()> {
+            times.extend(std::iter::repeat_n(self.seconds, count));
+            Ok(())
         }
 
         fn is_right(&mut self) -> Result<bool> {
@@ -172,7 +171,6 @@ mod tests {
             let mut sampler = Fixed {
                 seconds: seconds[rank],
                 right: right[rank],
-                samples: 0,
             };
             measure(&session.world(), &mut sampler, budget, batched).unwrap()
         });

@@ -137,8 +137,7 @@ fn measure_type<T: Value>(
         let mut varying = Varying::new(group, shape.clone(), pattern, source)?;
         return measure(group, &mut varying, plan.budget, batched);
     }
-    let mut work = Work::new(shape, &source, Place::Aligned)?;
-    work.clear();
+    let work = Work::new(shape, &source, Place::Aligned)?;
     measure(
         group,
         &mut Steady {
@@ -159,8 +158,11 @@ struct Steady<'a, T> {
 }
 
 impl<T: Value> Sampler for Steady<'_, T> {
-    fn sample(&mut self, batch: usize) -> Result<f64> {
-        self.work.time(self.group, &[], batch)
+    fn sample(&mut self, batch: usize, count: usize, times: &mut Vec<f64>) -> Result<()> {
+        for _ in 0..count {
+            times.push(self.work.time(self.group, &[], batch)?);
+        }
+        Ok(())
     }
 
     fn is_right(&mut self) -> Result<bool> {

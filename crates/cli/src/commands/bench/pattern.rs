@@ -53,6 +53,7 @@ half_values!(half::f16, half::bf16);
 pub(super) type Table<T> = Vec<T>;
 
 /// What goes in and must come out among `ranks` ranks.
+#[derive(Clone)]
 pub(super) struct Pattern<T> {
     op: ReduceOp,
     ranks: usize,

@@ -5,8 +5,8 @@
 //! long as the case. The checks run on both threads at once.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use carole_engine::{Error, Group, Result};
 
@@ -16,27 +16,16 @@ use super::operation::ROOT;
 use super::pattern::{Pattern, Value};
 use super::work::{Shape, Work};
 
-/// How long one thread calls before the other does. Longer than the scheduler needs to give the
-/// threads of different ranks cores of their own: the question is whether calls depend on their
-/// thread, not how fast threads wake up.
-const TURN: Duration = Duration::from_millis(20);
 /// A name's letters.
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789/._-";
 
 /// A sampler whose every sample is different.
 pub(super) struct Varying<T> {
-    group: Group,
-    shape: Shape,
-    pattern: Pattern<T>,
-    /// Draws the same on every rank.
-    common: Random,
-    /// Draws differently on every rank.
-    own: Random,
-    other: OtherThread<T>,
+    caller: Arc<Mutex<Caller<T>>>,
+    other: OtherThread,
+    /// Whose turn it is. A turn is many samples: the question is whether calls depend on their
+    /// thread, not how fast threads wake up.
     on_other: bool,
-    /// When this thread's turn, or the other's, began.
-    turn: Instant,
-    source: Source,
 }
 
 impl<T: Value> Varying<T> {
@@ -48,17 +37,71 @@ impl<T: Value> Varying<T> {
     ) -> Result<Self> {
         let mut seed = [carole_launch::random::random_incarnation().map_or(1, |n| n as u64)];
         group.call().broadcast(&mut seed, ROOT)?;
-        Ok(Self {
+        let caller = Caller {
             group: group.clone(),
             common: Random(seed[0]),
             own: Random(seed[0] ^ (shape.rank as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            other: OtherThread::start(group.clone())?,
-            on_other: false,
-            turn: Instant::now(),
             source,
             shape,
             pattern,
+        };
+        Ok(Self {
+            caller: Arc::new(Mutex::new(caller)),
+            other: OtherThread::start()?,
+            on_other: false,
         })
+    }
+}
+
+impl<T: Value> Sampler for Varying<T> {
+    fn sample(&mut self, batch: usize, count: usize, times: &mut Vec<f64>) -> Result<()> {
+        let caller = Arc::clone(&self.caller);
+        let turn = move || lock(&caller).sample(batch, count);
+        self.on_other = !self.on_other;
+        times.extend(if self.on_other {
+            self.other.begin(turn)?.recv().map_err(|_| ended())??
+        } else {
+            turn()?
+        });
+        Ok(())
+    }
+
+    fn is_right(&mut self) -> Result<bool> {
+        let (one, two) = {
+            let mut caller = lock(&self.caller);
+            (caller.trial()?, caller.trial()?)
+        };
+        let two = self.other.begin(move || two.run())?;
+        let one = one.run();
+        let two = two.recv().map_err(|_| ended())?;
+        Ok(one? && two?)
+    }
+}
+
+fn lock<T>(caller: &Mutex<Caller<T>>) -> std::sync::MutexGuard<'_, Caller<T>> {
+    caller.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls that have nothing in common.
+struct Caller<T> {
+    group: Group,
+    shape: Shape,
+    pattern: Pattern<T>,
+    /// Draws the same on every rank.
+    common: Random,
+    /// Draws differently on every rank.
+    own: Random,
+    source: Source,
+}
+
+impl<T: Value> Caller<T> {
+    fn sample(&mut self, batch: usize, count: usize) -> Result<Vec<f64>> {
+        let once = |_| {
+            let mut work = self.fresh()?;
+            let names: Vec<_> = (0..batch).map(|_| self.common.name()).collect();
+            work.time(&self.group, &names, batch)
+        };
+        (0..count).map(once).collect()
     }
 
     /// New tensors of a new length, at new places.
@@ -80,101 +123,73 @@ impl<T: Value> Varying<T> {
         })
     }
 
-    /// Hands the calls to the other thread when a turn is over.
-    fn take_turns(&mut self) {
-        if self.turn.elapsed() >= TURN {
-            self.turn = Instant::now();
-            self.on_other = !self.on_other;
-        }
-    }
-
-    fn names(&mut self, count: usize) -> Vec<String> {
-        (0..count).map(|_| self.common.name()).collect()
-    }
-}
-
-impl<T: Value> Sampler for Varying<T> {
-    fn sample(&mut self, batch: usize) -> Result<f64> {
+    /// A call on known data, for whichever thread.
+    fn trial(&mut self) -> Result<Trial<T>> {
         let mut work = self.fresh()?;
-        work.clear();
-        let names = self.names(batch);
-        self.take_turns();
-        if self.on_other {
-            self.other.begin(Round { work, names })?;
-            return self.other.end()?.1;
-        }
-        work.time(&self.group, &names, batch)
-    }
-
-    fn is_right(&mut self) -> Result<bool> {
-        let mut works = [self.fresh()?, self.fresh()?];
-        for work in &mut works {
-            work.fill(&self.pattern);
-        }
-        let [mut one, two] = works;
-        let names = self.names(2);
-        self.other.begin(Round {
-            work: two,
-            names: names[..1].to_vec(),
-        })?;
-        let first = one.time(&self.group, &names[1..], 1);
-        let (two, second) = self.other.end()?;
-        first?;
-        second?;
-        Ok(one.is_right(&self.pattern) && two.is_right(&self.pattern))
+        work.fill(&self.pattern);
+        Ok(Trial {
+            work,
+            group: self.group.clone(),
+            name: self.common.name(),
+            pattern: self.pattern.clone(),
+        })
     }
 }
 
-/// Tensors and the names of the calls on them.
-struct Round<T> {
+struct Trial<T> {
     work: Work<T>,
-    names: Vec<String>,
+    group: Group,
+    name: String,
+    pattern: Pattern<T>,
 }
+
+impl<T: Value> Trial<T> {
+    /// Whether the result is right.
+    fn run(mut self) -> Result<bool> {
+        self.work.time(&self.group, &[self.name], 1)?;
+        Ok(self.work.is_right(&self.pattern))
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
 
 /// The second thread. It ends when this is dropped.
-struct OtherThread<T> {
-    rounds: Option<Sender<Round<T>>>,
-    results: Receiver<(Work<T>, Result<f64>)>,
+struct OtherThread {
+    jobs: Option<Sender<Job>>,
     handle: Option<JoinHandle<()>>,
 }
 
-impl<T: Value> OtherThread<T> {
-    fn start(group: Group) -> Result<Self> {
-        let (rounds, todo) = channel::<Round<T>>();
-        let (done, results) = channel();
+impl OtherThread {
+    fn start() -> Result<Self> {
+        let (jobs, todo) = channel::<Job>();
         let handle = std::thread::Builder::new()
             .name("bench-other".into())
-            .spawn(move || {
-                for Round { mut work, names } in todo {
-                    let result = work.time(&group, &names, names.len());
-                    if done.send((work, result)).is_err() {
-                        break;
-                    }
-                }
-            })
+            .spawn(move || todo.into_iter().for_each(|job| job()))
             .map_err(|error| Error::system("starting the second thread", &error))?;
         Ok(Self {
-            rounds: Some(rounds),
-            results,
+            jobs: Some(jobs),
             handle: Some(handle),
         })
     }
 
-    fn begin(&self, round: Round<T>) -> Result<()> {
-        let rounds = self.rounds.as_ref().ok_or_else(ended)?;
-        rounds.send(round).map_err(|_| ended())
-    }
-
-    fn end(&self) -> Result<(Work<T>, Result<f64>)> {
-        self.results.recv().map_err(|_| ended())
+    fn begin<R: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<Receiver<R>> {
+        let (done, result) = channel();
+        let jobs = self.jobs.as_ref().ok_or_else(ended)?;
+        // Nobody listens any more when the other half failed first.
+        let job = Box::new(move || drop(done.send(job())));
+        jobs.send(job).map_err(|_| ended())?;
+        Ok(result)
     }
 }
 
-impl<T> Drop for OtherThread<T> {
+impl Drop for OtherThread {
     fn drop(&mut self) {
-        drop(self.rounds.take());
+        drop(self.jobs.take());
         if let Some(handle) = self.handle.take() {
-            // A panic there was told there, and is an error of the round it happened in.
+            // A panic there was told there, and is an error of the turn it happened in.
             let _ = handle.join();
         }
     }
@@ -236,7 +251,9 @@ mod tests {
                 let mut varying =
                     Varying::new(&session.world(), shape, pattern, Source::Private).unwrap();
                 for batch in [1, 5, 2] {
-                    assert!(varying.sample(batch).unwrap() > 0.0);
+                    let mut times = Vec::new();
+                    varying.sample(batch, 2, &mut times).unwrap();
+                    assert!(times.len() == 2 && times.iter().all(|time| *time > 0.0));
                     assert!(varying.is_right().unwrap(), "{operation:?}");
                 }
             });
