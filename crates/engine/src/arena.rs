@@ -8,9 +8,10 @@
 
 #![expect(unsafe_code, reason = "allocations are slices of a shared mapping")]
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::call::Element;
 use crate::error::{Context, Error, Result};
@@ -20,13 +21,15 @@ use crate::sys::{self, Mapping};
 const SMALLEST: usize = 16 << 30;
 const LARGEST: usize = 240 << 30;
 const PAGE: usize = 4096;
+/// Freed memory whose pages are kept for the next tensor: every rank that touches a new page pays
+/// for it, far more than for zeroing an old one.
+const KEPT: usize = 16 << 20;
 
 /// One peer's memory that its host's ranks share.
 pub(crate) struct Arena {
     file: OwnedFd,
     mapping: Mapping,
-    /// Free ranges, (offset, bytes), in order, none touching another.
-    free: Mutex<Vec<(usize, usize)>>,
+    space: Mutex<Space>,
     /// Tensors begin this far into their pages, so that those of different ranks do not fall into
     /// the same cache sets.
     skew: usize,
@@ -43,7 +46,7 @@ impl Arena {
         Ok(Self {
             file,
             mapping,
-            free: Mutex::new(vec![(0, bytes)]),
+            space: Mutex::new(Space::new(bytes)),
             skew,
             forks: sys::forks(),
         })
@@ -60,20 +63,32 @@ impl Arena {
         (inside && offset % 64 == 0).then_some(offset as u64)
     }
 
+    fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for a tensor of so many bytes, a number of pages.
+    fn room(&self, bytes: usize) -> Option<usize> {
+        let wanted = bytes.checked_add(self.skew)?;
+        Some(wanted.checked_next_multiple_of(PAGE)?.max(PAGE))
+    }
+
+    /// The offset of room for a tensor, all zeroes.
     fn allocate(&self, bytes: usize) -> Option<usize> {
-        let wanted = bytes
-            .checked_add(self.skew)?
-            .checked_next_multiple_of(PAGE)?
-            .max(PAGE);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = free.iter().position(|(_, room)| *room >= wanted)?;
-        let (offset, room) = free[index];
-        if room == wanted {
-            free.remove(index);
-        } else {
-            free[index] = (offset + wanted, room - wanted);
+        let wanted = self.room(bytes)?;
+        let mut space = self.space();
+        if let Some(offset) = space.take_kept(wanted) {
+            drop(space);
+            let pointer = self.mapping.pointer().wrapping_add(offset);
+            // SAFETY: within the mapping, and this range is nobody's but this tensor's.
+            unsafe { pointer.write_bytes(0, wanted) };
+            return Some(offset);
         }
-        Some(offset)
+        if let Some(offset) = space.take_new(wanted) {
+            return Some(offset);
+        }
+        self.give_back(&mut space, 0);
+        space.take_new(wanted)
     }
 
     fn release(&self, offset: usize, bytes: usize) {
@@ -81,10 +96,69 @@ impl Arena {
             // A forked child's copy: the memory is still the parent's.
             return;
         }
-        let length = (bytes + self.skew).next_multiple_of(PAGE).max(PAGE);
-        // Gives the pages back; the next tensor there begins with zeroes.
-        sys::punch_hole(self.file.as_fd(), offset, length);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(length) = self.room(bytes) else {
+            return;
+        };
+        let mut space = self.space();
+        space.kept.push_back((offset, length));
+        self.give_back(&mut space, KEPT);
+    }
+
+    /// Gives the pages of freed memory back, the oldest first, until no more than `limit` is kept.
+    fn give_back(&self, space: &mut Space, limit: usize) {
+        while space.kept.iter().map(|(_, length)| length).sum::<usize>() > limit {
+            let Some((offset, length)) = space.kept.pop_front() else {
+                return;
+            };
+            sys::punch_hole(self.file.as_fd(), offset, length);
+            space.put_back(offset, length);
+        }
+    }
+}
+
+/// What is free in an arena.
+struct Space {
+    /// Ranges without pages, (offset, bytes), in order, none touching another.
+    free: Vec<(usize, usize)>,
+    /// Ranges that still have the pages of old tensors, the oldest first.
+    kept: VecDeque<(usize, usize)>,
+}
+
+impl Space {
+    fn new(bytes: usize) -> Self {
+        Self {
+            free: vec![(0, bytes)],
+            kept: VecDeque::new(),
+        }
+    }
+
+    /// A range of an old tensor that is about as long, the newest first: its pages may still be in
+    /// a cache.
+    fn take_kept(&mut self, wanted: usize) -> Option<usize> {
+        let fits = |length: usize| length >= wanted && length <= wanted.saturating_mul(2);
+        let index = self.kept.iter().rposition(|(_, length)| fits(*length))?;
+        let (offset, length) = self.kept[index];
+        if length == wanted {
+            self.kept.remove(index);
+        } else {
+            self.kept[index] = (offset + wanted, length - wanted);
+        }
+        Some(offset)
+    }
+
+    fn take_new(&mut self, wanted: usize) -> Option<usize> {
+        let index = self.free.iter().position(|(_, room)| *room >= wanted)?;
+        let (offset, room) = self.free[index];
+        if room == wanted {
+            self.free.remove(index);
+        } else {
+            self.free[index] = (offset + wanted, room - wanted);
+        }
+        Some(offset)
+    }
+
+    fn put_back(&mut self, offset: usize, length: usize) {
+        let free = &mut self.free;
         let index = free.partition_point(|(start, _)| *start < offset);
         free.insert(index, (offset, length));
         if index + 1 < free.len() && free[index].0 + free[index].1 == free[index + 1].0 {
@@ -206,15 +280,46 @@ mod tests {
         while !tensors.is_empty() {
             tensors.swap_remove(tensors.len() / 2);
         }
-        assert_eq!(
-            arena.free.lock().unwrap().len(),
-            1,
-            "everything is one range again"
-        );
+        arena.give_back(&mut arena.space(), 0);
+        assert_eq!(arena.space().free.len(), 1, "everything is one range again");
         let tensor = SharedTensor::<f32>::new(Arc::clone(&arena), 50_000).unwrap();
         assert!(tensor.iter().all(|value| *value == 0.0));
         let stranger = [0u8; 64];
         assert_eq!(arena.offset_of(stranger.as_ptr(), 64), None);
         assert!(SharedTensor::<f64>::new(Arc::clone(&arena), usize::MAX / 8).is_err());
+    }
+
+    #[test]
+    fn a_little_freed_memory_keeps_its_pages() {
+        let arena = Arc::new(Arena::new(0).unwrap());
+        let make = |pages: usize| {
+            let mut tensor = SharedTensor::<u8>::new(Arc::clone(&arena), pages * PAGE).unwrap();
+            assert!(tensor.iter().all(|byte| *byte == 0));
+            tensor.fill(7);
+            tensor
+        };
+        let kept = || {
+            arena
+                .space()
+                .kept
+                .iter()
+                .map(|(_, length)| length)
+                .sum::<usize>()
+        };
+        let first = make(100);
+        let place = first.as_ptr();
+        drop(first);
+        assert_eq!(kept(), 100 * PAGE);
+        let again = make(90);
+        assert_eq!(again.as_ptr(), place, "the same pages");
+        assert_eq!(kept(), 10 * PAGE);
+        drop(again);
+        drop(make(KEPT / PAGE + 1));
+        assert_eq!(
+            kept(),
+            0,
+            "what is long is given back, and what is older with it"
+        );
+        assert_eq!(arena.space().free.len(), 1);
     }
 }
