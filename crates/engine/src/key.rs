@@ -69,6 +69,11 @@ impl Key {
         )
     }
 
+    #[inline]
+    pub(crate) fn is_named(self) -> bool {
+        self.1 & NAMED != 0
+    }
+
     /// A small number on which ranks that use this key agree without talking.
     #[inline]
     pub(crate) fn hint(self) -> usize {

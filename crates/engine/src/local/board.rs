@@ -25,8 +25,11 @@ use crate::key::Key;
 use crate::region::{AtomicU32, AtomicU64, LANES, MAX_LOCAL, Region, SLOTS, compiler_fence, fence};
 use crate::sys::{self, Mapping};
 
-/// Slots in which a key is looked for first.
+/// Slots in which an unnamed operation is looked for first. They come in turn: few suffice, and
+/// stay in the caches.
 const HOMES: usize = 16;
+/// The same for names, which fall anywhere: a name whose slot is still in use costs a search.
+const NAMED_HOMES: usize = 64;
 /// Bytes that travel inside a slot.
 pub(crate) const INLINE_BYTES: usize = 16;
 
@@ -232,7 +235,8 @@ impl Board {
     /// The slot in which a key is posted if it is free, and looked for first.
     #[inline]
     pub(crate) fn home(key: Key) -> u16 {
-        (key.hint() % HOMES) as u16
+        let homes = if key.is_named() { NAMED_HOMES } else { HOMES };
+        (key.hint() % homes.min(SLOTS)) as u16
     }
 
     /// Fills one of this rank's own slots, without publishing it.
