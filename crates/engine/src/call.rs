@@ -9,6 +9,7 @@
 )]
 
 mod movement;
+mod pending;
 mod reduction;
 mod transfer;
 
@@ -32,6 +33,7 @@ use crate::span::Piece;
 use crate::started::Started;
 
 pub use movement::{splits_name, splits_row};
+pub use pending::Pending;
 
 /// A type that tensors are made of.
 ///
@@ -173,31 +175,6 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.started.abandon();
-    }
-}
-
-/// A started operation that owns its buffer.
-pub struct Pending<T> {
-    // Dropped first: afterwards nobody touches the buffer.
-    handle: Handle,
-    buffer: Vec<T>,
-}
-
-impl<T> Pending<T> {
-    /// Whether it is over; moves it on if it is not.
-    pub fn test(&self) -> bool {
-        self.handle.test()
-    }
-
-    /// Gives it up, on every member.
-    pub fn abort(&self) {
-        self.handle.abort();
-    }
-
-    /// Waits for the end and gives the buffer back.
-    pub fn wait(self) -> Result<Vec<T>> {
-        self.handle.wait()?;
-        Ok(self.buffer)
     }
 }
 

@@ -114,9 +114,11 @@ impl FromStr for AlgorithmTable {
     type Err = PlanError;
 
     fn from_str(text: &str) -> Result<Self, PlanError> {
-        let table: Self = serde_json::from_str(text).map_err(|error| PlanError::Table {
-            problem: error.to_string(),
-        })?;
+        let bad = |problem| PlanError::Table { problem };
+        let mut json = serde_json::Deserializer::from_str(text);
+        let table: Self =
+            serde_path_to_error::deserialize(&mut json).map_err(|error| bad(error.to_string()))?;
+        json.end().map_err(|error| bad(error.to_string()))?;
         table.validate()?;
         Ok(table)
     }
@@ -154,7 +156,16 @@ mod tests {
         let text = table.validate().unwrap_err().to_string();
         assert!(text.contains("local[2].chunk_bytes is 1000"), "{text}");
         let text = "{\"local\": 3}".parse::<AlgorithmTable>().unwrap_err();
-        assert!(text.to_string().contains("line 1"), "{text}");
+        assert!(text.to_string().contains("local: invalid type"), "{text}");
+        let text = table.to_string().replacen("true", "\"yes\"", 1);
+        let text = text.parse::<AlgorithmTable>().unwrap_err();
+        assert!(text.to_string().contains("local[3].crowded: "), "{text}");
+        let text = format!("{table} more").parse::<AlgorithmTable>();
+        assert!(
+            text.unwrap_err()
+                .to_string()
+                .contains("trailing characters")
+        );
         assert!(
             AlgorithmTable {
                 local: Vec::new(),

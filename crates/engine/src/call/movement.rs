@@ -37,9 +37,20 @@ impl<'a> Call<'a> {
 
     /// The root's values reach everybody.
     pub fn broadcast<T: Element>(self, tensor: &mut [T], root: usize) -> Result<()> {
-        let pointer = tensor.as_mut_ptr().cast();
         // SAFETY: the slice is borrowed mutably until the call is over.
-        unsafe { self.prepare_broadcast(pointer, tensor.len(), T::DTYPE, root) }?.run()
+        unsafe { self.broadcast_on(tensor, root) }?.run()
+    }
+
+    /// # Safety
+    /// The slice must stay what it is until the call is over.
+    pub(super) unsafe fn broadcast_on<T: Element>(
+        self,
+        tensor: &mut [T],
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        let pointer = tensor.as_mut_ptr().cast();
+        // SAFETY: the caller's promise.
+        unsafe { self.prepare_broadcast(pointer, tensor.len(), T::DTYPE, root) }
     }
 
     /// Everybody gets everybody's `count` elements.
@@ -68,10 +79,21 @@ impl<'a> Call<'a> {
 
     /// Everybody gets everybody's values.
     pub fn all_gather<T: Element>(self, send: &[T], recv: &mut [T]) -> Result<()> {
+        // SAFETY: both slices are borrowed until the call is over.
+        unsafe { self.all_gather_on(send, recv) }?.run()
+    }
+
+    /// # Safety
+    /// The slices must stay what they are until the call is over.
+    pub(super) unsafe fn all_gather_on<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+    ) -> Result<Prepared<'a>> {
         self.same_length(Kind::AllGather, send.len() * self.group.size(), recv.len())?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        unsafe { self.prepare_all_gather(from, to, send.len(), T::DTYPE) }.run()
+        // SAFETY: the caller's promise, and slices of which one is mutable cannot overlap.
+        Ok(unsafe { self.prepare_all_gather(from, to, send.len(), T::DTYPE) })
     }
 
     /// Everybody gets everybody's values; member `i` sends `counts[i]` elements.
@@ -112,13 +134,25 @@ impl<'a> Call<'a> {
         recv: &mut [T],
         counts: &[usize],
     ) -> Result<()> {
+        // SAFETY: both slices are borrowed until the call is over.
+        unsafe { self.all_gather_v_on(send, recv, counts) }?.run()
+    }
+
+    /// # Safety
+    /// The slices must stay what they are until the call is over.
+    pub(super) unsafe fn all_gather_v_on<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+    ) -> Result<Prepared<'a>> {
         self.parts(Kind::AllGatherV, counts, T::DTYPE)?;
         let own = counts[self.group.rank()];
         self.same_length(Kind::AllGatherV, send.len(), own)?;
         self.same_length(Kind::AllGatherV, counts.iter().sum(), recv.len())?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        unsafe { self.prepare_all_gather_v(from, to, counts, T::DTYPE) }?.run()
+        // SAFETY: the caller's promise, and slices of which one is mutable cannot overlap.
+        unsafe { self.prepare_all_gather_v(from, to, counts, T::DTYPE) }
     }
 
     /// The root gets everybody's `count` elements; elsewhere `recv` may be null.
@@ -155,12 +189,24 @@ impl<'a> Call<'a> {
 
     /// The root gets everybody's values; elsewhere `recv` may be empty.
     pub fn gather<T: Element>(self, send: &[T], recv: &mut [T], root: usize) -> Result<()> {
+        // SAFETY: both slices are borrowed until the call is over.
+        unsafe { self.gather_on(send, recv, root) }?.run()
+    }
+
+    /// # Safety
+    /// The slices must stay what they are until the call is over.
+    pub(super) unsafe fn gather_on<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+        root: usize,
+    ) -> Result<Prepared<'a>> {
         if self.group.rank() == root {
             self.same_length(Kind::Gather, send.len() * self.group.size(), recv.len())?;
         }
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        unsafe { self.prepare_gather(from, to, send.len(), T::DTYPE, root) }?.run()
+        // SAFETY: the caller's promise, and slices of which one is mutable cannot overlap.
+        unsafe { self.prepare_gather(from, to, send.len(), T::DTYPE, root) }
     }
 
     /// Member `i` gets the root's `i`-th part of `count` elements; elsewhere `send` may be null.
@@ -199,12 +245,24 @@ impl<'a> Call<'a> {
 
     /// Member `i` gets the `i`-th part of the root's values; elsewhere `send` may be empty.
     pub fn scatter<T: Element>(self, send: &[T], recv: &mut [T], root: usize) -> Result<()> {
+        // SAFETY: both slices are borrowed until the call is over.
+        unsafe { self.scatter_on(send, recv, root) }?.run()
+    }
+
+    /// # Safety
+    /// The slices must stay what they are until the call is over.
+    pub(super) unsafe fn scatter_on<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+        root: usize,
+    ) -> Result<Prepared<'a>> {
         if self.group.rank() == root {
             self.same_length(Kind::Scatter, send.len(), recv.len() * self.group.size())?;
         }
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        unsafe { self.prepare_scatter(from, to, recv.len(), T::DTYPE, root) }?.run()
+        // SAFETY: the caller's promise, and slices of which one is mutable cannot overlap.
+        unsafe { self.prepare_scatter(from, to, recv.len(), T::DTYPE, root) }
     }
 
     /// Member `i` sends its `j`-th part of `count` elements to member `j`.
@@ -234,6 +292,17 @@ impl<'a> Call<'a> {
 
     /// Everybody sends a part to everybody.
     pub fn all_to_all<T: Element>(self, send: &[T], recv: &mut [T]) -> Result<()> {
+        // SAFETY: both slices are borrowed until the call is over.
+        unsafe { self.all_to_all_on(send, recv) }?.run()
+    }
+
+    /// # Safety
+    /// The slices must stay what they are until the call is over.
+    pub(super) unsafe fn all_to_all_on<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+    ) -> Result<Prepared<'a>> {
         self.same_length(Kind::AllToAll, send.len(), recv.len())?;
         let size = self.group.size();
         if !send.len().is_multiple_of(size) {
@@ -241,8 +310,8 @@ impl<'a> Call<'a> {
             return self.invalid(Kind::AllToAll, problem);
         }
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        unsafe { self.prepare_all_to_all(from, to, send.len() / size, T::DTYPE) }.run()
+        // SAFETY: the caller's promise, and slices of which one is mutable cannot overlap.
+        Ok(unsafe { self.prepare_all_to_all(from, to, send.len() / size, T::DTYPE) })
     }
 
     /// Member `i` sends `send_counts[j]` elements to member `j` and gets `recv_counts[j]`.

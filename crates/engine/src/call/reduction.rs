@@ -1,6 +1,6 @@
 //! Calls that combine the members' values.
 
-use super::{Call, Element, Pending, Prepared, Tables};
+use super::{Call, Element, Prepared, Tables};
 use crate::descriptor::Kind;
 use crate::dtype::{DType, ReduceOp};
 use crate::error::Result;
@@ -39,9 +39,21 @@ impl<'a> Call<'a> {
     /// Combines the values of all members in place.
     #[inline]
     pub fn all_reduce<T: Element>(self, tensor: &mut [T], op: ReduceOp) -> Result<()> {
-        let pointer = tensor.as_mut_ptr().cast::<u8>();
         // SAFETY: the slice is borrowed mutably until the call is over.
-        unsafe { self.prepare_all_reduce(pointer, pointer, tensor.len(), T::DTYPE, op) }?.run()
+        unsafe { self.all_reduce_on(tensor, op) }?.run()
+    }
+
+    /// # Safety
+    /// The slice must stay what it is until the call is over.
+    #[inline]
+    pub(super) unsafe fn all_reduce_on<T: Element>(
+        self,
+        tensor: &mut [T],
+        op: ReduceOp,
+    ) -> Result<Prepared<'a>> {
+        let pointer = tensor.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's promise.
+        unsafe { self.prepare_all_reduce(pointer, pointer, tensor.len(), T::DTYPE, op) }
     }
 
     /// Combines the values of all members into another slice of the same length.
@@ -55,22 +67,6 @@ impl<'a> Call<'a> {
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
         // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
         unsafe { self.prepare_all_reduce(from, to, send.len(), T::DTYPE, op) }?.run()
-    }
-
-    /// Starts combining the values of all members in place.
-    pub fn start_all_reduce<T: Element>(
-        self,
-        mut tensor: Vec<T>,
-        op: ReduceOp,
-    ) -> Result<Pending<T>> {
-        let pointer = tensor.as_mut_ptr().cast::<u8>();
-        // SAFETY: the buffer's memory belongs to the result, which ends the operation first.
-        let prepared =
-            unsafe { self.prepare_all_reduce(pointer, pointer, tensor.len(), T::DTYPE, op) }?;
-        Ok(Pending {
-            handle: prepared.start()?,
-            buffer: tensor,
-        })
     }
 
     /// Combines a list of tensors of one type as if they were one.
@@ -113,16 +109,26 @@ impl<'a> Call<'a> {
 
     /// Combines every tensor of a list in place, in one operation.
     pub fn all_reduce_list<T: Element>(self, tensors: &mut [&mut [T]], op: ReduceOp) -> Result<()> {
-        let pieces: Vec<Piece> = tensors
-            .iter_mut()
-            .map(|tensor| Piece {
-                pointer: tensor.as_mut_ptr().cast(),
-                bytes: size_of_val::<[T]>(&**tensor),
-            })
-            .collect();
+        // SAFETY: the slices are borrowed mutably until the call is over.
+        unsafe { self.all_reduce_list_on(tensors.iter_mut().map(|tensor| &mut **tensor), op) }?
+            .run()
+    }
+
+    /// # Safety
+    /// The slices must stay what they are until the call is over.
+    pub(super) unsafe fn all_reduce_list_on<'t, T: Element>(
+        self,
+        tensors: impl Iterator<Item = &'t mut [T]>,
+        op: ReduceOp,
+    ) -> Result<Prepared<'a>> {
+        let piece = |tensor: &mut [T]| Piece {
+            pointer: tensor.as_mut_ptr().cast(),
+            bytes: size_of_val(tensor),
+        };
+        let pieces: Vec<Piece> = tensors.map(piece).collect();
         let list = || pieces.iter().copied();
-        // SAFETY: the slices are borrowed mutably until the call is over, so none overlap.
-        unsafe { self.prepare_all_reduce_list(list(), list(), T::DTYPE, op) }?.run()
+        // SAFETY: the caller's promise, and mutable slices cannot overlap.
+        unsafe { self.prepare_all_reduce_list(list(), list(), T::DTYPE, op) }
     }
 
     /// Combines values at the root; elsewhere `recv` is not touched and may be null.
@@ -162,9 +168,21 @@ impl<'a> Call<'a> {
 
     /// Combines the values of all members in the root's slice; the others' stay as they are.
     pub fn reduce<T: Element>(self, tensor: &mut [T], op: ReduceOp, root: usize) -> Result<()> {
-        let pointer = tensor.as_mut_ptr().cast::<u8>();
         // SAFETY: the slice is borrowed mutably until the call is over.
-        unsafe { self.prepare_reduce(pointer, pointer, tensor.len(), T::DTYPE, op, root) }?.run()
+        unsafe { self.reduce_on(tensor, op, root) }?.run()
+    }
+
+    /// # Safety
+    /// The slice must stay what it is until the call is over.
+    pub(super) unsafe fn reduce_on<T: Element>(
+        self,
+        tensor: &mut [T],
+        op: ReduceOp,
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        let pointer = tensor.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's promise.
+        unsafe { self.prepare_reduce(pointer, pointer, tensor.len(), T::DTYPE, op, root) }
     }
 
     /// Combines all members' values; member `i` keeps the `i`-th part of `count` elements.
@@ -201,13 +219,25 @@ impl<'a> Call<'a> {
         recv: &mut [T],
         op: ReduceOp,
     ) -> Result<()> {
+        // SAFETY: both slices are borrowed until the call is over.
+        unsafe { self.reduce_scatter_on(send, recv, op) }?.run()
+    }
+
+    /// # Safety
+    /// The slices must stay what they are until the call is over.
+    pub(super) unsafe fn reduce_scatter_on<T: Element>(
+        self,
+        send: &[T],
+        recv: &mut [T],
+        op: ReduceOp,
+    ) -> Result<Prepared<'a>> {
         self.same_length(
             Kind::ReduceScatter,
             send.len(),
             recv.len() * self.group.size(),
         )?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-        // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        unsafe { self.prepare_reduce_scatter(from, to, recv.len(), T::DTYPE, op) }?.run()
+        // SAFETY: the caller's promise, and slices of which one is mutable cannot overlap.
+        unsafe { self.prepare_reduce_scatter(from, to, recv.len(), T::DTYPE, op) }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Both ends meet under the transfer's name, which no collective shares, in a group of two.
 
-use super::{Between, Call, Element, Group, Pending, Prepared};
+use super::{Between, Call, Element, Group, Prepared};
 use crate::descriptor::Kind;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -97,41 +97,6 @@ impl<'a> Call<'a> {
         let pointer = tensor.as_mut_ptr().cast();
         // SAFETY: the slice is borrowed mutably until the call is over.
         unsafe { self.prepare_recv(from, pointer, tensor.len(), T::DTYPE) }?.run()
-    }
-
-    /// Starts sending a tensor to another member.
-    ///
-    /// ```
-    /// use carole_engine::testing;
-    ///
-    /// testing::spawn(2, |session| {
-    ///     let (world, other) = (session.world(), 1 - session.rank());
-    ///     // Both send and receive at once, in no particular order.
-    ///     let sent = world.named("swap").start_send(other, vec![session.rank() as u64; 9]).unwrap();
-    ///     let got = world.named("swap").start_recv(other, vec![0u64; 9]).unwrap();
-    ///     assert_eq!(got.wait().unwrap(), [other as u64; 9]);
-    ///     sent.wait().unwrap();
-    /// });
-    /// ```
-    pub fn start_send<T: Element>(self, to: usize, tensor: Vec<T>) -> Result<Pending<T>> {
-        let pointer = tensor.as_ptr().cast();
-        // SAFETY: the buffer's memory belongs to the result, which ends the operation first.
-        let prepared = unsafe { self.prepare_send(to, pointer, tensor.len(), T::DTYPE) }?;
-        Ok(Pending {
-            handle: prepared.start()?,
-            buffer: tensor,
-        })
-    }
-
-    /// Starts receiving a tensor, as long as the buffer, from another member.
-    pub fn start_recv<T: Element>(self, from: usize, mut tensor: Vec<T>) -> Result<Pending<T>> {
-        let pointer = tensor.as_mut_ptr().cast();
-        // SAFETY: the buffer's memory belongs to the result, which ends the operation first.
-        let prepared = unsafe { self.prepare_recv(from, pointer, tensor.len(), T::DTYPE) }?;
-        Ok(Pending {
-            handle: prepared.start()?,
-            buffer: tensor,
-        })
     }
 }
 
