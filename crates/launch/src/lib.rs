@@ -33,6 +33,7 @@ mod private;
 mod process;
 pub mod program;
 pub mod random;
+pub mod request;
 mod relay;
 pub mod supervision;
 
