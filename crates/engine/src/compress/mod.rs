@@ -41,7 +41,7 @@
 //! ```
 
 #![cfg_attr(
-    target_arch = "x86_64",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
     expect(
         unsafe_code,
         reason = "loops are compiled for the processor's instruction set"
@@ -207,6 +207,10 @@ fn run(
                 }
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        Implementation::Neon if implementation.is_available() => {
+            body::<arm::Neon>(codec, direction, input, output);
+        }
         _ => body::<Software>(codec, direction, input, output),
     }
 }
@@ -266,6 +270,44 @@ fn widen(input: &[u8], output: &mut [u8], convert: impl Fn(u16) -> f32) {
     }
 }
 
+/// Half precision by the processor's instructions; what does not fill a vector is software's.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! halves {
+    ($level:ident, $module:ident, $lanes:literal) => {
+        impl Halves for $level {
+            #[inline(always)]
+            fn encode(input: &[u8], output: &mut [u8]) {
+                let (vectors, rest) = input.as_chunks::<{ $lanes * 4 }>();
+                let (results, rest_of_results) = output.as_chunks_mut::<{ $lanes * 2 }>();
+                for (to, from) in results.iter_mut().zip(vectors) {
+                    // SAFETY: chunks are as long as the vectors; only run where the processor
+                    // has them.
+                    unsafe {
+                        let singles = $module::Singles::load(from.as_ptr());
+                        $module::Halves(singles.0).store(to.as_mut_ptr());
+                    }
+                }
+                Software::encode(rest, rest_of_results);
+            }
+
+            #[inline(always)]
+            fn decode(input: &[u8], output: &mut [u8]) {
+                let (vectors, rest) = input.as_chunks::<{ $lanes * 2 }>();
+                let (results, rest_of_results) = output.as_chunks_mut::<{ $lanes * 4 }>();
+                for (to, from) in results.iter_mut().zip(vectors) {
+                    // SAFETY: chunks are as long as the vectors; only run where the processor
+                    // has them.
+                    unsafe {
+                        let halves = $module::Halves::load(from.as_ptr());
+                        $module::Singles(halves.0).store(to.as_mut_ptr());
+                    }
+                }
+                Software::decode(rest, rest_of_results);
+            }
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Codec, Direction, Halves, Software, body};
@@ -299,42 +341,18 @@ mod x86 {
     /// Half precision by F16C; used only in [`avx2`].
     struct Avx2;
 
-    macro_rules! halves {
-        ($level:ident, $module:ident, $lanes:literal) => {
-            impl Halves for $level {
-                #[inline(always)]
-                fn encode(input: &[u8], output: &mut [u8]) {
-                    let (vectors, rest) = input.as_chunks::<{ $lanes * 4 }>();
-                    let (results, rest_of_results) = output.as_chunks_mut::<{ $lanes * 2 }>();
-                    for (to, from) in results.iter_mut().zip(vectors) {
-                        // SAFETY: chunks are as long as the vectors; only run where the processor
-                        // has them.
-                        unsafe {
-                            let singles = $module::Singles::load(from.as_ptr());
-                            $module::Halves(singles.0).store(to.as_mut_ptr());
-                        }
-                    }
-                    Software::encode(rest, rest_of_results);
-                }
-
-                #[inline(always)]
-                fn decode(input: &[u8], output: &mut [u8]) {
-                    let (vectors, rest) = input.as_chunks::<{ $lanes * 2 }>();
-                    let (results, rest_of_results) = output.as_chunks_mut::<{ $lanes * 4 }>();
-                    for (to, from) in results.iter_mut().zip(vectors) {
-                        // SAFETY: chunks are as long as the vectors; only run where the processor
-                        // has them.
-                        unsafe {
-                            let halves = $module::Halves::load(from.as_ptr());
-                            $module::Singles(halves.0).store(to.as_mut_ptr());
-                        }
-                    }
-                    Software::decode(rest, rest_of_results);
-                }
-            }
-        };
-    }
-
     halves!(Avx512, avx512, 16);
     halves!(Avx2, avx2, 8);
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::{Halves, Software};
+    use crate::kernels::neon;
+    use crate::kernels::vector::Register;
+
+    /// Half precision by NEON, which every processor of the architecture has.
+    pub(super) struct Neon;
+
+    halves!(Neon, neon, 8);
 }

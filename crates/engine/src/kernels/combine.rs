@@ -1,7 +1,6 @@
-//! The operations, on single values and, where there are any, on vectors.
+//! The operations, on single values and on vectors.
 
 use super::element::Float;
-#[cfg(target_arch = "x86_64")]
 use super::vector::Vector;
 
 /// An operation on two values.
@@ -11,7 +10,6 @@ pub(super) trait Combine<T> {
 }
 
 /// An operation on two vectors of floating-point numbers.
-#[cfg(target_arch = "x86_64")]
 pub(super) trait VectorCombine {
     /// The earlier vector first.
     ///
@@ -22,16 +20,8 @@ pub(super) trait VectorCombine {
 }
 
 /// An operation on floating-point numbers, however they are held.
-#[cfg(target_arch = "x86_64")]
 pub(super) trait FloatCombine<E: Float>: Combine<E::Wide> + VectorCombine {}
-#[cfg(target_arch = "x86_64")]
 impl<E: Float, O: Combine<E::Wide> + VectorCombine> FloatCombine<E> for O {}
-
-/// An operation on floating-point numbers, however they are held.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) trait FloatCombine<E: Float>: Combine<E::Wide> {}
-#[cfg(not(target_arch = "x86_64"))]
-impl<E: Float, O: Combine<E::Wide>> FloatCombine<E> for O {}
 
 /// The sum; integers wrap.
 pub(super) struct Sum;
@@ -106,8 +96,7 @@ combine_ordered!(f32 f64);
 
 macro_rules! combine_vectors {
     ($($operation:ident $method:ident)+) => {
-        $(#[cfg(target_arch = "x86_64")]
-        impl VectorCombine for $operation {
+        $(impl VectorCombine for $operation {
             #[inline(always)]
             unsafe fn combine_vectors<V: Vector>(a: V, b: V) -> V {
                 // SAFETY: the caller has the instruction set.

@@ -1,8 +1,12 @@
 //! What a kernel must know of an element: how wide it is combined, and how it is scaled.
 
 use super::half;
+#[cfg(target_arch = "aarch64")]
+use super::neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::vector::Vector;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512, vector::Vector};
+use super::{avx2, avx512};
 
 /// The factors of one job.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +53,9 @@ pub(super) trait Float: Element {
     /// In AVX2.
     #[cfg(target_arch = "x86_64")]
     type Avx2: Vector;
+    /// In NEON.
+    #[cfg(target_arch = "aarch64")]
+    type Neon: Vector;
 }
 
 /// The bits of an `f16`.
@@ -123,7 +130,7 @@ impl Element for Bool {
 }
 
 macro_rules! float_element {
-    ($element:ident as $wide:ident, $avx512:ident, $avx2:ident, $widen:expr, $narrow:expr) => {
+    ($element:ident as $wide:ident, $vector:ident, $widen:expr, $narrow:expr) => {
         impl Element for $element {
             type Wide = $wide;
 
@@ -150,29 +157,25 @@ macro_rules! float_element {
 
         impl Float for $element {
             #[cfg(target_arch = "x86_64")]
-            type Avx512 = avx512::$avx512;
+            type Avx512 = avx512::$vector;
             #[cfg(target_arch = "x86_64")]
-            type Avx2 = avx2::$avx2;
+            type Avx2 = avx2::$vector;
+            #[cfg(target_arch = "aarch64")]
+            type Neon = neon::$vector;
         }
     };
 }
 
-float_element!(f32 as f32, Singles, Singles, |element| element, |value| {
-    value
-});
-float_element!(f64 as f64, Doubles, Doubles, |element| element, |value| {
-    value
-});
+float_element!(f32 as f32, Singles, |element| element, |value| { value });
+float_element!(f64 as f64, Doubles, |element| element, |value| { value });
 float_element!(
     F16 as f32,
-    Halves,
     Halves,
     |element: F16| half::f16_to_f32(element.0),
     |value| { F16(half::f32_to_f16(value)) }
 );
 float_element!(
     Bf16 as f32,
-    Brains,
     Brains,
     |element: Bf16| half::bf16_to_f32(element.0),
     |value| { Bf16(half::f32_to_bf16(value)) }

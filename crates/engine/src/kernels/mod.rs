@@ -28,10 +28,10 @@
 //!
 //! # Implementations
 //!
-//! On x86-64, floats run on vectors written by hand for AVX-512 and AVX2; integers and booleans
-//! are plain loops compiled for those instruction sets. On aarch64 NEON is always there, so the
-//! plain loops are what the compiler makes of them with NEON: there are no loops by hand, and
-//! no streaming stores.
+//! Floats run on vectors written by hand: for AVX-512 and AVX2 on x86-64, for NEON on aarch64.
+//! Integers and booleans are plain loops compiled for those instruction sets. On aarch64 the
+//! portable loops are compiled for NEON as well, since it is always there, but they never stream:
+//! only [`Implementation::Neon`] does, by stores of pairs with a hint that processors may ignore.
 //!
 //! # Example
 //!
@@ -54,6 +54,10 @@
     unsafe_code,
     reason = "reduce kernels work on raw memory with vector instructions"
 )]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    expect(dead_code, reason = "the loops by hand have no vectors here")
+)]
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -64,12 +68,12 @@ mod combine;
 mod element;
 pub(crate) mod half;
 pub(crate) mod lines;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 mod stream;
-#[cfg(target_arch = "x86_64")]
 mod sweep;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod vector;
 
 use std::sync::OnceLock;
@@ -128,7 +132,7 @@ pub enum Implementation {
     Avx2,
     /// AVX-512 (F, BW, DQ and VL).
     Avx512,
-    /// NEON, by way of the compiler: the portable loops on aarch64.
+    /// NEON, on every aarch64 processor.
     Neon,
 }
 
@@ -140,7 +144,8 @@ impl Implementation {
     pub fn is_available(self) -> bool {
         match self {
             Self::Portable => true,
-            Self::Neon => cfg!(target_arch = "aarch64"),
+            // Miri does not know assembly.
+            Self::Neon => cfg!(all(target_arch = "aarch64", not(miri))),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c"),
             #[cfg(target_arch = "x86_64")]
@@ -321,6 +326,11 @@ pub fn fence_streaming() {
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a barrier for the stores of this thread, and for the compiler; it touches nothing.
+    unsafe {
+        std::arch::asm!("dmb ishst", options(nostack, preserves_flags));
+    }
 }
 
 /// The memory a kernel works on.
@@ -342,7 +352,6 @@ trait Instructions {
     /// # Safety
     ///
     /// As [`Instructions::plain`], and `from + length` is at most the job's count.
-    #[cfg(target_arch = "x86_64")]
     unsafe fn part<E: Element, O: Combine<E::Wide>, const SCALED: bool>(
         job: Job<'_>,
         from: usize,
@@ -370,7 +379,6 @@ struct Portable;
 impl Instructions for Portable {
     const IMPLEMENTATION: Implementation = Implementation::Portable;
 
-    #[cfg(target_arch = "x86_64")]
     unsafe fn part<E: Element, O: Combine<E::Wide>, const SCALED: bool>(
         job: Job<'_>,
         from: usize,
@@ -431,6 +439,8 @@ unsafe fn dispatch(
             Implementation::Avx512 => by_type::<avx512::Avx512>(dtype, op, job),
             #[cfg(target_arch = "x86_64")]
             Implementation::Avx2 => by_type::<avx2::Avx2>(dtype, op, job),
+            #[cfg(target_arch = "aarch64")]
+            Implementation::Neon => by_type::<neon::Neon>(dtype, op, job),
             _ => by_type::<Portable>(dtype, op, job),
         }
     }

@@ -1,11 +1,9 @@
 //! The loops by hand: a few vectors of elements at a time, held in registers from the first source
 //! to the last destination, so that every byte is loaded once and stored once.
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-
 use super::combine::FloatCombine;
 use super::element::{Factors, Float};
-use super::vector::{UNROLL, Vector};
+use super::vector::{UNROLL, Vector, prefetch};
 use super::{Destination, Instructions, Job, Store};
 
 /// A cache line; streaming destinations are brought to this boundary.
@@ -84,9 +82,8 @@ unsafe fn sweep<I, E, V, O, const SCALED: bool, const SOURCES: usize, const DEST
         while from + UNROLL * lanes <= job.count {
             for source in sources {
                 for line in (0..UNROLL * V::BYTES).step_by(LINE) {
-                    // Touches no memory, so it may point beyond the end.
-                    let ahead = source.wrapping_add(from * size + AHEAD + line);
-                    _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                    // It may point beyond the end.
+                    prefetch(source.wrapping_add(from * size + AHEAD + line));
                 }
             }
             step::<E, V, O, SCALED, UNROLL>(

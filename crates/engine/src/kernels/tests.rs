@@ -245,6 +245,13 @@ struct Case {
 }
 
 fn check(case: Case, numbers: &mut Numbers) {
+    let inputs: Vec<Vec<u8>> = (0..case.sources)
+        .map(|_| elements(case.dtype, case.count, numbers))
+        .collect();
+    check_inputs(case, &inputs);
+}
+
+fn check_inputs(case: Case, inputs: &[Vec<u8>]) {
     let Case {
         dtype,
         op,
@@ -254,9 +261,6 @@ fn check(case: Case, numbers: &mut Numbers) {
         ..
     } = case;
     let size = dtype.size();
-    let inputs: Vec<Vec<u8>> = (0..case.sources)
-        .map(|_| elements(dtype, count, numbers))
-        .collect();
     let mut wanted = Vec::with_capacity(count * size);
     for index in 0..count {
         let at: Vec<&[u8]> = inputs
@@ -471,6 +475,32 @@ fn floats_are_scaled_before_and_after() {
                 };
                 check(case, &mut numbers);
             }
+        }
+    }
+}
+
+#[test]
+fn every_half_is_widened_and_rounded_as_arithmetic_says() {
+    let every: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    // A NaN that rounding would carry over into the sign.
+    let nan = f64::from_bits(u64::MAX >> 1);
+    // As they are; ties; and numbers that round, also to subnormal ones and to infinity.
+    for before in [1.0, 0.5, 1.5, 1.0 / 3.0, 1e-3, 1e5, nan] {
+        for (dtype, store) in [
+            (DType::F16, Store::Cached),
+            (DType::F16, Store::Streaming),
+            (DType::Bf16, Store::Cached),
+            (DType::Bf16, Store::Streaming),
+        ] {
+            let case = Case {
+                dtype,
+                scale: Scale { before, after: 1.0 },
+                count: 1 << 16,
+                sources: 1,
+                store,
+                ..NONE
+            };
+            check_inputs(case, std::slice::from_ref(&every));
         }
     }
 }
