@@ -5,27 +5,77 @@ mod fixture;
 use fixture::{Folder, Running, Watched};
 use rustix::process::Signal;
 
-#[test]
-fn nothing_is_left_behind_when_the_launcher_is_killed() {
-    let folder = Folder::new();
-    let mut running =
-        Running::start(folder.script(2, &[], "sleep 1000 & echo processes $! $$; wait"));
+/// A job of two ranks, each with a child and with a daemon that has left everything behind.
+fn with_daemons(folder: &Folder) -> (Running, Vec<Watched>) {
+    let script = "sleep 1000 & daemon=$(setsid sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!'); \
+                  echo processes $! $$ $daemon; wait";
+    let mut running = Running::start(folder.script(2, &[], script));
     let lines = running.read_from_each_rank(2, "processes ");
     let processes: Vec<Watched> = lines
         .iter()
         .flat_map(|line| line.split(' '))
         .map(Watched::new)
         .collect();
-    assert_eq!(processes.len(), 4);
+    assert_eq!(processes.len(), 6);
     assert!(!folder.is_empty(), "the token is there while the job runs");
-    let guard = running.guard();
+    (running, processes)
+}
+
+#[test]
+fn nothing_is_left_behind_when_the_launcher_is_killed() {
+    let folder = Folder::new();
+    let (running, processes) = with_daemons(&folder);
+    let (guard, agent) = running.guard_and_agent();
     running.signal(Signal::KILL);
-    for process in &processes {
+    for process in processes.iter().chain([&agent, &guard]) {
         process.assert_ends();
     }
-    guard.assert_ends();
     assert!(folder.is_empty(), "the token is gone");
     assert_eq!(running.finish().code, None, "it was killed");
+}
+
+#[test]
+fn nothing_is_left_behind_when_the_agent_is_killed() {
+    let folder = Folder::new();
+    let (running, processes) = with_daemons(&folder);
+    let (guard, agent) = running.guard_and_agent();
+    agent.kill();
+    for process in processes.iter().chain([&guard]) {
+        process.assert_ends();
+    }
+    assert!(folder.is_empty(), "the token is gone");
+    let finished = running.finish();
+    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("lost localhost"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn nothing_is_left_behind_when_the_guard_is_killed() {
+    let folder = Folder::new();
+    let (running, processes) = with_daemons(&folder);
+    let (guard, agent) = running.guard_and_agent();
+    guard.kill();
+    for process in processes.iter().chain([&agent]) {
+        process.assert_ends();
+    }
+    assert!(folder.is_empty(), "the token is gone");
+    let finished = running.finish();
+    assert_ne!(finished.code, Some(0), "{}", finished.stderr);
+}
+
+#[test]
+fn daemons_of_ranks_that_ended_well_do_not_stay() {
+    let folder = Folder::new();
+    let script = "echo daemon $(setsid sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!')";
+    let mut running = Running::start(folder.script(1, &[], script));
+    let daemon = Watched::new(&running.read_from_each_rank(1, "daemon ")[0]);
+    let finished = running.finish();
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    daemon.assert_ends();
 }
 
 #[test]

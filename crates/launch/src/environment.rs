@@ -6,6 +6,7 @@
 //!
 //! Building the variables is pure: the same place gives the same variables.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -25,7 +26,10 @@ pub enum EnvironmentSet {
 }
 
 /// A variable and its value.
-pub type Variable = (&'static str, OsString);
+pub type Variable = (Cow<'static, str>, OsString);
+
+/// A variable whose name is known here.
+type Named = (&'static str, OsString);
 
 /// Everything a rank's variables are made from.
 #[derive(Clone, Copy, Debug)]
@@ -67,10 +71,11 @@ impl RankEnvironment<'_> {
             variables.extend(self.open_mpi());
             variables.extend(self.tensorflow());
         }
-        variables
+        let named = variables.into_iter();
+        named.map(|(name, value)| (name.into(), value)).collect()
     }
 
-    fn carole(&self) -> Vec<Variable> {
+    fn carole(&self) -> Vec<Named> {
         let Place {
             rank,
             size,
@@ -98,7 +103,7 @@ impl RankEnvironment<'_> {
     }
 
     /// What torchrun sets.
-    fn pytorch(&self) -> Vec<Variable> {
+    fn pytorch(&self) -> Vec<Named> {
         let Place {
             rank,
             size,
@@ -127,7 +132,7 @@ impl RankEnvironment<'_> {
     }
 
     /// What horovodrun sets, less the address of its own rendezvous server.
-    fn horovod(&self) -> Vec<Variable> {
+    fn horovod(&self) -> Vec<Named> {
         let Place {
             rank,
             size,
@@ -150,7 +155,7 @@ impl RankEnvironment<'_> {
 
     /// What Open MPI's mpirun sets for programs that only read their rank. Its node rank counts the
     /// processes of a node, not the nodes.
-    fn open_mpi(&self) -> Vec<Variable> {
+    fn open_mpi(&self) -> Vec<Named> {
         let Place {
             rank,
             size,
@@ -169,7 +174,7 @@ impl RankEnvironment<'_> {
     }
 
     /// `TF_CONFIG` for a job whose ranks are all workers: worker 0 is the chief.
-    fn tensorflow(&self) -> Vec<Variable> {
+    fn tensorflow(&self) -> Vec<Named> {
         let config = json!({
             "cluster": { "worker": self.workers },
             "task": { "type": "worker", "index": self.place.rank },
@@ -191,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    fn variables(set: EnvironmentSet) -> BTreeMap<&'static str, String> {
+    fn variables(set: EnvironmentSet) -> BTreeMap<Cow<'static, str>, String> {
         let workers: Vec<String> = (0..6)
             .map(|rank| format!("10.0.0.1:{}", 7000 + rank))
             .collect();

@@ -3,6 +3,25 @@
 use std::io;
 use std::path::PathBuf;
 
+use carole_plan::PlanError;
+
+/// Why a host cannot take part, or go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostProblem {
+    /// The host.
+    pub host: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What may help.
+    pub hint: Option<String>,
+}
+
+fn told(problems: &[HostProblem]) -> String {
+    let one = |problem: &HostProblem| format!("{}: {}", problem.host, problem.problem);
+    let all: Vec<String> = problems.iter().map(one).collect();
+    all.join("; ")
+}
+
 /// Why a job could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,24 +64,59 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// The guard process could not be started.
-    #[error("cannot start the guard process")]
-    Guard {
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
     /// A rank's process could not be started. Those that were have been stopped.
-    #[error("cannot start rank {rank}: {program:?}")]
+    #[error("cannot start rank {rank} on {host}: {program:?}: {problem}")]
     Spawn {
         /// Which rank.
         rank: usize,
+        /// On which host.
+        host: String,
         /// The program.
         program: String,
+        /// What the system said.
+        problem: String,
+    },
+    /// Some hosts cannot take part. Whatever ran on the others has been stopped.
+    #[error("{}", told(.0))]
+    Hosts(Vec<HostProblem>),
+    /// This program's own binary cannot be read, to be sent to other hosts.
+    #[error("cannot read {}, to send it to the hosts", path.display())]
+    Binary {
+        /// Its path.
+        path: PathBuf,
         /// What the system said.
         #[source]
         source: io::Error,
     },
+    /// A host list that is wrong.
+    #[error(transparent)]
+    Hostlist(PlanError),
+    /// A host file that is wrong.
+    #[error("{}: {source}", path.display())]
+    Hostfile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: PlanError,
+    },
+    /// A host file that cannot be read.
+    #[error("cannot read the host file {}", path.display())]
+    HostfileRead {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A batch system or a script that does not give hosts.
+    #[error("{problem}")]
+    Batch {
+        /// Why.
+        problem: String,
+    },
+    /// A mistake of this program.
+    #[error("a mistake in carole: {0}")]
+    Internal(String),
     /// The system's random source failed.
     #[error("cannot draw random numbers: {detail}")]
     Random {

@@ -4,7 +4,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::error::Error;
-use crate::local::Order;
+use crate::fleet::Order;
 
 /// Which signal came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

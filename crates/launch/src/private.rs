@@ -47,29 +47,32 @@ impl PrivateFolder {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
 
-    /// Writes the token into a file of mode 0600 and returns its path.
-    pub(crate) fn write_token(&self, token: &Token) -> Result<PathBuf, Error> {
-        let path = self.path.join("token");
-        let written: io::Result<()> = (|| {
-            let mut file: File = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)?;
-            file.write_all(format!("{}\n", token.to_hex()).as_bytes())
-        })();
-        written.map_err(|source| Error::PrivateFolder {
-            parent: self.path.clone(),
-            source,
-        })?;
-        Ok(path)
-    }
+/// Writes the token into a file of mode 0600 in a private folder and returns its path.
+pub(crate) fn write_token(folder: &Path, token: &Token) -> Result<PathBuf, Error> {
+    let path = folder.join("token");
+    let written: io::Result<()> = (|| {
+        let mut file: File = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        file.write_all(format!("{}\n", token.to_hex()).as_bytes())
+    })();
+    written.map_err(|source| Error::PrivateFolder {
+        parent: folder.to_owned(),
+        source,
+    })?;
+    Ok(path)
 }
 
 impl Drop for PrivateFolder {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+        let removed = std::fs::remove_dir_all(&self.path);
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the private folder");
         }
     }
@@ -100,7 +103,7 @@ mod tests {
         let parents = [PathBuf::from("/nowhere"), std::env::temp_dir()];
         let folder = PrivateFolder::new(&parents).unwrap();
         let token = Token::from_bytes([9; 32]);
-        let file = folder.write_token(&token).unwrap();
+        let file = write_token(folder.path(), &token).unwrap();
         assert_eq!((mode(folder.path()), mode(&file)), (0o700, 0o600));
         assert_eq!(Token::read(&file).unwrap().as_bytes(), token.as_bytes());
         let path = folder.path().to_owned();

@@ -3,17 +3,18 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
     pidfd_open, set_parent_process_death_signal, waitid,
 };
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 
-use crate::environment::Variable;
 use crate::exit::Exit;
 
 /// A rank's process group, named by its first process.
@@ -27,15 +28,6 @@ impl Group {
     /// The number, as the guard process knows it.
     pub(crate) fn number(self) -> i32 {
         self.0.as_raw_pid()
-    }
-
-    /// A group by its number; nothing for a number that cannot be one.
-    pub(crate) fn from_number(number: i32) -> Option<Self> {
-        // 1 is init's group; no rank has it, and signalling it by mistake would be bad.
-        (number > 1)
-            .then(|| Pid::from_raw(number))
-            .flatten()
-            .map(Self)
     }
 
     /// Asks the group's processes to end.
@@ -56,6 +48,16 @@ impl Group {
     }
 }
 
+/// What to start.
+pub(crate) struct Launch<'a> {
+    pub(crate) program: &'a OsString,
+    pub(crate) arguments: &'a [OsString],
+    pub(crate) variables: Vec<(String, OsString)>,
+    pub(crate) folder: Option<&'a Path>,
+    /// The cores that it is bound to; any if empty.
+    pub(crate) cores: &'a [usize],
+}
+
 /// A started process, its output in pipes.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -66,21 +68,20 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts `program` in a process group of its own. It dies with the thread that calls this.
-    pub(crate) fn start(
-        program: &OsString,
-        arguments: &[OsString],
-        variables: &[Variable],
-    ) -> io::Result<Self> {
-        let mut command = Command::new(program);
+    pub(crate) fn start(launch: &Launch<'_>) -> io::Result<Self> {
+        let mut command = Command::new(launch.program);
         command
-            .args(arguments)
-            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .args(launch.arguments)
+            .envs(launch.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        die_with_parent(&mut command);
+        if let Some(folder) = launch.folder {
+            command.current_dir(folder);
+        }
+        prepare(&mut command, launch.cores);
         let child = command.spawn()?;
         let pid = child
             .id()
@@ -128,14 +129,22 @@ fn readable_on_exit(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
 }
 
-/// Lets the kernel kill the process when the thread that starts it ends.
+/// Lets the kernel kill the process when the thread that starts it ends, and binds it to cores.
 #[expect(unsafe_code, reason = "the only way to run code between fork and exec")]
-fn die_with_parent(command: &mut Command) {
+fn prepare(command: &mut Command, cores: &[usize]) {
     let parent = getpid();
+    let mut set = CpuSet::new();
+    for core in cores {
+        set.set(*core);
+    }
+    let bound = !cores.is_empty();
     // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed.
-    // It makes two system calls, allocates nothing and takes no lock.
+    // It makes three system calls, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
+            if bound {
+                sched_setaffinity(None, &set)?;
+            }
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // The parent may have died before the line above.
             if getppid() == Some(parent) {

@@ -5,6 +5,7 @@
 //! the job began; nothing here signals or waits.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::exit::Exit;
@@ -38,6 +39,8 @@ pub enum Verdict {
     Failed {
         /// Which rank.
         rank: usize,
+        /// On which host, where there are several.
+        host: Option<String>,
         /// How it ended.
         exit: Exit,
         /// How long after the job began.
@@ -63,8 +66,17 @@ impl Verdict {
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Failed { rank, exit, after } => {
-                write!(f, "rank {rank} {exit} after {:.1} s", after.as_secs_f64())
+            Self::Failed {
+                rank,
+                host,
+                exit,
+                after,
+            } => {
+                write!(f, "rank {rank} ")?;
+                if let Some(host) = host {
+                    write!(f, "on {host} ")?;
+                }
+                write!(f, "{exit} after {:.1} s", after.as_secs_f64())
             }
             Self::Interrupted(Interrupt::Interrupt) => f.write_str("interrupted"),
             Self::Interrupted(Interrupt::Terminate) => f.write_str("asked to end (SIGTERM)"),
@@ -85,6 +97,8 @@ enum Stage {
 #[derive(Debug)]
 pub struct Supervision {
     running: BTreeSet<usize>,
+    /// The ranks' hosts; empty where there is one only.
+    hosts: Vec<String>,
     grace: Duration,
     stage: Stage,
     verdict: Option<Verdict>,
@@ -95,10 +109,18 @@ impl Supervision {
     pub fn new(size: usize, grace: Duration) -> Self {
         Self {
             running: (0..size).collect(),
+            hosts: Vec::new(),
             grace,
             stage: Stage::Running,
             verdict: None,
         }
+    }
+
+    /// Tells the ranks' hosts in verdicts.
+    #[must_use]
+    pub fn on_hosts(mut self, hosts: Vec<String>) -> Self {
+        self.hosts = hosts;
+        self
     }
 
     /// Ranks that still run.
@@ -111,6 +133,16 @@ impl Supervision {
         self.verdict.as_ref()
     }
 
+    /// Nobody will ever tell how these ranks end, and why.
+    pub fn lost(&mut self, now: Duration, ranks: Range<usize>, reason: String) -> Vec<Action> {
+        let before = self.running.len();
+        self.running.retain(|rank| !ranks.contains(rank));
+        if self.running.len() == before || self.stage != Stage::Running {
+            return Vec::new();
+        }
+        self.stop(now, Verdict::GivenUp(reason.clone()), reason)
+    }
+
     /// A rank's process ended.
     pub fn exited(&mut self, now: Duration, rank: usize, exit: Exit) -> Vec<Action> {
         self.running.remove(&rank);
@@ -119,6 +151,7 @@ impl Supervision {
         }
         let verdict = Verdict::Failed {
             rank,
+            host: self.hosts.get(rank).cloned(),
             exit,
             after: now,
         };
@@ -315,6 +348,18 @@ mod tests {
             job.interrupt(at(0), interrupt);
             assert_eq!(job.verdict().unwrap().exit_code(), code);
         }
+    }
+
+    #[test]
+    fn ranks_that_nobody_can_tell_of_end_the_job_unless_they_had_ended() {
+        let mut job = Supervision::new(3, GRACE);
+        job.exited(at(1), 2, Exit::Code(0));
+        assert!(job.lost(at(1), 2..3, "lost c".into()).is_empty());
+        let actions = job.lost(at(2), 0..1, "lost a".into());
+        assert_eq!(actions, [Action::Terminate("lost a".into())]);
+        assert!(job.lost(at(3), 1..2, "lost b".into()).is_empty());
+        assert!(job.running().is_empty());
+        assert_eq!(job.verdict().unwrap().to_string(), "lost a");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! process stands among the hosts is not read: the membership tells it, and is the truth.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -40,6 +41,8 @@ pub struct Launched {
     pub rank: usize,
     /// How many ranks the job was started with.
     pub size: usize,
+    /// The address under which the others reach it; without one, it is found out.
+    pub address: Option<IpAddr>,
     /// The role it belongs to.
     pub role: String,
     /// The counter of the generation it was started for.
@@ -98,6 +101,10 @@ impl Launched {
             peer: variables.parsed("CAROLE_PEER", "HOST:SLOT/INCARNATION")?,
             rank: variables.parsed(RANK, "a rank, 0 or more")?,
             size: variables.parsed("CAROLE_SIZE", "how many ranks there are")?,
+            address: match variables.text("CAROLE_ADDRESS")? {
+                Some(_) => Some(variables.parsed("CAROLE_ADDRESS", "an IP address")?),
+                None => None,
+            },
             role: variables
                 .text("CAROLE_ROLE")?
                 .unwrap_or_else(|| "worker".to_owned()),

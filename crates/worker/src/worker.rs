@@ -64,10 +64,13 @@ impl Worker {
         };
         let token = Token::read(&launched.token_file).map_err(failed("join"))?;
         let client = Client::new(&launched.coordinator, token.clone()).map_err(failed("join"))?;
-        let address = address::towards(client.address()).map_err(|source| Error::System {
-            attempted: format!("reach the coordinator at {}", client.address()),
-            source,
-        })?;
+        let address = match launched.address {
+            Some(address) => address,
+            None => address::towards(client.address()).map_err(|source| Error::System {
+                attempted: format!("reach the coordinator at {}", client.address()),
+                source,
+            })?,
+        };
         let bind = if settings.tls == Some(true) {
             Peer::bind_tls
         } else {

@@ -73,6 +73,7 @@ impl Job {
             ),
             rank,
             size: self.size,
+            address: None,
             role: "worker".into(),
             generation: 1,
             restart: 0,

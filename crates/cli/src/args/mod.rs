@@ -21,7 +21,7 @@ pub(crate) use self::bench::{
     BenchArguments, BenchRankArguments, MemoryChoice, OperationChoice, OutputChoice,
     TransportChoice,
 };
-pub(crate) use self::run::{EnvironmentChoice, RunArguments};
+pub(crate) use self::run::RunArguments;
 pub(crate) use self::tune::TuneArguments;
 use crate::failure::Failure;
 
@@ -37,15 +37,21 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start a program's ranks and watch them
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Measure collectives, and check their results
     Bench(Box<BenchArguments>),
     Tune(TuneArguments),
     /// Print the version
     Version,
-    /// Clean up after a launcher that was killed (started by `carole run`)
+    /// Start, watch and stop the ranks of one host (started by `carole run`)
     #[command(hide = true)]
-    Guard,
+    Agent,
+    /// Compare this binary with what was sent (started by `carole run`)
+    #[command(hide = true)]
+    SelfCheck {
+        /// The digest of what was sent
+        digest: String,
+    },
     /// Be one rank of a benchmark (started by `carole bench`)
     #[command(hide = true)]
     BenchRank(BenchRankArguments),

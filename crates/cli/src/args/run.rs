@@ -4,19 +4,51 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use anyhow::anyhow;
+use carole_launch::EnvironmentSet;
+use carole_launch::request::{
+    BatchSystem, Binding, Hosts, Network, OutputRequest, ParameterServers, Ranks, Request, Ssh,
+};
+use clap::{ArgGroup, Args, ValueEnum};
 
 use super::duration;
+use crate::failure::Failure;
 
-/// Start a program's ranks on this host and watch them until they end.
+/// Start a program's ranks, on this host or on many, and watch them until they end.
 ///
 /// The first rank that fails decides: the others are stopped and its exit code is passed on. The
-/// first Ctrl-C asks the ranks to end, the second kills them.
+/// first Ctrl-C asks the ranks to end, the second kills them. Hosts are reached by ssh and need
+/// nothing installed but its server.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("where").args(["hosts", "hostfile", "host_discovery_script", "hosts_from"]))]
 pub(crate) struct RunArguments {
-    /// How many ranks to start
-    #[arg(short = 'n', long = "ranks", value_name = "N", default_value = "1", value_parser = ranks)]
-    pub(crate) ranks: u16,
+    /// How many ranks to start; one for each slot of the hosts by default
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks)]
+    pub(crate) ranks: Option<u16>,
+
+    /// How many ranks to start on every host: a number, `cpu`, `gpu` or `auto`
+    #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = per_node)]
+    pub(crate) nproc_per_node: Option<Ranks>,
+
+    /// The hosts: NAME[:SLOTS], user@NAME, NAME:PORT[:SLOTS]
+    #[arg(short = 'H', long, value_name = "HOST,…")]
+    pub(crate) hosts: Option<String>,
+
+    /// A file of hosts, one a line: `NAME slots=4`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hostfile: Option<PathBuf>,
+
+    /// A program that prints hosts, one a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) host_discovery_script: Option<PathBuf>,
+
+    /// Take the hosts from the batch system that this runs under
+    #[arg(long, value_name = "SYSTEM", value_enum)]
+    pub(crate) hosts_from: Option<BatchChoice>,
+
+    /// Allow more ranks than slots
+    #[arg(long)]
+    pub(crate) oversubscribe: bool,
 
     /// The job's name; a new one is made up by default
     #[arg(long, value_name = "NAME", value_parser = job_name)]
@@ -26,11 +58,64 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "SET", value_enum, default_value_t)]
     pub(crate) env: EnvironmentChoice,
 
+    /// A variable for every rank: NAME=VALUE, or NAME to pass this process's own on
+    #[arg(short = 'x', long = "variable", value_name = "NAME[=VALUE]")]
+    pub(crate) variables: Vec<String>,
+
+    /// The folder in which the ranks start; this one by default
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workdir: Option<PathBuf>,
+
+    /// A shell command to run once on every host before the ranks start
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) setup: Option<String>,
+
+    /// The network interfaces that ranks use, the first that a host has
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) network_interfaces: Vec<String>,
+
+    /// The port for frameworks that meet at rank 0; a free one by default
+    #[arg(long, value_name = "PORT")]
+    pub(crate) master_port: Option<u16>,
+
+    /// Bind each rank to cores
+    #[arg(long, value_name = "TO", value_enum, default_value_t)]
+    pub(crate) bind: BindChoice,
+
+    /// Let each local rank see its own GPUs only
+    #[arg(long)]
+    pub(crate) isolate_gpus: bool,
+
+    /// How often all ranks may be started again after a failure
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) max_restarts: u32,
+
+    /// The user for ssh
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ssh_user: Option<String>,
+
+    /// The port for ssh
+    #[arg(long, value_name = "PORT")]
+    pub(crate) ssh_port: Option<u16>,
+
+    /// The key for ssh
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ssh_identity: Option<PathBuf>,
+
+    /// A further option for ssh, as after its -o
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) ssh_option: Vec<String>,
+
+    /// Do not check host keys
+    #[arg(long)]
+    pub(crate) ssh_trust: bool,
+
     /// Choose algorithms by this table, as `carole tune` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,
 
-    /// How long to wait for the other ranks once one has registered with the coordinator
+    /// How long hosts may take to answer, and how long to wait for the other ranks once one has
+    /// registered with the coordinator
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration::parse)]
     pub(crate) timeout_start: Duration,
 
@@ -43,6 +128,80 @@ pub(crate) struct RunArguments {
     pub(crate) command: Vec<OsString>,
 }
 
+impl RunArguments {
+    /// What is asked for.
+    pub(crate) fn into_request(self) -> Result<Request, Failure> {
+        let hosts = match (
+            self.hosts,
+            self.hostfile,
+            self.host_discovery_script,
+            self.hosts_from,
+        ) {
+            (Some(list), ..) => Hosts::List(list),
+            (_, Some(file), ..) => Hosts::File(file),
+            (_, _, Some(script), _) => Hosts::Script(script),
+            (.., Some(system)) => Hosts::Batch(system.into()),
+            _ => Hosts::Here,
+        };
+        let ranks = match (self.ranks, self.nproc_per_node) {
+            (Some(ranks), _) => Ranks::Total(usize::from(ranks)),
+            (None, Some(per_node)) => per_node,
+            (None, None) => Ranks::Slots,
+        };
+        let variables = self.variables.iter().map(|text| variable(text));
+        Ok(Request {
+            name: self.name,
+            hosts,
+            ranks,
+            oversubscribe: self.oversubscribe,
+            command: self.command,
+            variables: variables.collect::<Result<_, _>>()?,
+            environment: match self.env {
+                EnvironmentChoice::All => EnvironmentSet::All,
+                EnvironmentChoice::None => EnvironmentSet::Carole,
+            },
+            parameter_servers: ParameterServers::default(),
+            folder: self.workdir,
+            sync: None,
+            setup: self.setup,
+            ssh: Ssh {
+                user: self.ssh_user,
+                port: self.ssh_port,
+                identity: self.ssh_identity,
+                options: self.ssh_option,
+                trust_any_host: self.ssh_trust,
+            },
+            network: Network {
+                interfaces: self.network_interfaces,
+                master_port: self.master_port,
+                ..Network::default()
+            },
+            output: OutputRequest::default(),
+            bind: self.bind.into(),
+            isolate_gpus: self.isolate_gpus,
+            mpi: false,
+            max_restarts: self.max_restarts,
+            start_timeout: self.timeout_start,
+            grace: self.grace,
+            deadline: None,
+            table: self.table,
+            timeline: None,
+        })
+    }
+}
+
+fn variable(text: &str) -> Result<(String, Option<String>), Failure> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    if name.is_empty() || name.contains('\0') {
+        let error = anyhow!("-x {text:?} names no variable");
+        return Err(Failure::usage(error).with_hint("write -x NAME=VALUE, or -x NAME"));
+    }
+    Ok((name.to_owned(), value))
+}
+
 /// The values of `--env`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EnvironmentChoice {
@@ -53,15 +212,69 @@ pub(crate) enum EnvironmentChoice {
     None,
 }
 
+/// The values of `--hosts-from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BatchChoice {
+    /// `SLURM_JOB_NODELIST` and `SLURM_TASKS_PER_NODE`
+    Slurm,
+    /// `PBS_NODEFILE`
+    Pbs,
+    /// `LSB_DJOB_HOSTFILE` or `LSB_MCPU_HOSTS`
+    Lsf,
+    /// `CAROLE_HOSTS`, as after -H
+    Env,
+}
+
+impl From<BatchChoice> for BatchSystem {
+    fn from(choice: BatchChoice) -> Self {
+        match choice {
+            BatchChoice::Slurm => Self::Slurm,
+            BatchChoice::Pbs => Self::Pbs,
+            BatchChoice::Lsf => Self::Lsf,
+            BatchChoice::Env => Self::Environment,
+        }
+    }
+}
+
+/// The values of `--bind`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BindChoice {
+    /// To none
+    #[default]
+    None,
+    /// To an equal share of the host's cores
+    Core,
+    /// To the cores of one NUMA node
+    Numa,
+}
+
+impl From<BindChoice> for Binding {
+    fn from(choice: BindChoice) -> Self {
+        match choice {
+            BindChoice::None => Self::None,
+            BindChoice::Core => Self::Core,
+            BindChoice::Numa => Self::Numa,
+        }
+    }
+}
+
 fn ranks(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(0) => Err("a job has at least one rank".to_owned()),
         Ok(ranks) => Ok(ranks),
-        Err(_) => Err("the number of ranks is from 1 to 65535".to_owned()),
+        Err(_) => Err("a number of ranks is from 1 to 65535".to_owned()),
     }
 }
 
-/// Names appear in variables, file names and (later) Kubernetes, so they are plain.
+fn per_node(text: &str) -> Result<Ranks, String> {
+    match text {
+        "cpu" => Ok(Ranks::PerCore),
+        "gpu" => Ok(Ranks::PerGpu),
+        "auto" => Ok(Ranks::PerDevice),
+        _ => ranks(text).map(|ranks| Ranks::PerHost(usize::from(ranks))),
+    }
+}
+
 fn job_name(text: &str) -> Result<String, String> {
     let plain = text
         .bytes()

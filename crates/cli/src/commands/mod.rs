@@ -1,7 +1,8 @@
 //! What the commands do, one file each.
 
+mod agent;
 mod bench;
-mod guard;
+mod job;
 mod run;
 mod table;
 mod tune;
@@ -15,11 +16,12 @@ use crate::failure::Failure;
 /// Runs a command to its exit code.
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Run(arguments) => run::run(arguments),
+        Command::Run(arguments) => run::run(*arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Tune(arguments) => tune::tune(&arguments),
         Command::BenchRank(arguments) => bench::bench_rank(&arguments),
         Command::Version => version::version(),
-        Command::Guard => guard::guard(),
+        Command::Agent => agent::agent(),
+        Command::SelfCheck { digest } => agent::self_check(&digest),
     }
 }

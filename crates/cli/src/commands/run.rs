@@ -1,40 +1,179 @@
-//! `carole run`: a coordinator in this process, and the ranks beside it.
+//! `carole run`: from a request to the end of its job.
 
-use std::net::Ipv4Addr;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use carole_coordinator::{Coordinator, State, serve};
-use carole_launch::random::{random_token, random_word};
+use carole_launch::fleet::Way;
+use carole_launch::random::random_word;
+use carole_launch::request::Request;
 use carole_launch::{
-    EnvironmentSet, LocalJob, Order, Output, Report, Variable, Verdict, forward_interrupts, program,
+    Error, Facts, Fleet, Job, Listed, Order, Output, Report, Variable, Verdict, forward_interrupts,
+    program,
 };
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tracing::warn;
 
-use super::{guard, table};
-use crate::args::{EnvironmentChoice, RunArguments};
+use super::job::{self, Orders};
+use super::table;
+use crate::args::RunArguments;
 use crate::failure::Failure;
 
 /// The variable in which ranks look for the path of their table.
 const TABLE: &str = "CAROLE_TABLE";
+/// The variable that names the file of a timeline.
+const TIMELINE: &str = "CAROLE_TIMELINE";
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
-    let search = std::env::var_os("PATH");
-    program::find(&arguments.command[0], search.as_deref()).map_err(unusable_program)?;
-    let table = arguments.table.as_deref().map(table_variable).transpose()?;
-    // One thread: the kernel ties the ranks' lives to the thread that starts them.
+    launch(&arguments.into_request()?)
+}
+
+/// Carries a request out, whichever command line it came from.
+pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
+    let listed = Listed::find(&request.hosts).map_err(wrong_hosts)?;
+    if listed.hosts.iter().any(|host| host.way == Way::Here) && request.folder.is_none() {
+        let search = std::env::var_os("PATH");
+        program::find(&request.command[0], search.as_deref()).map_err(unusable_program)?;
+    }
+    let variables = variables(request)?;
+    // Before anything is started, as far as the hosts need not be asked.
+    let unknown = vec![Facts { cores: 1, gpus: 1 }; listed.hosts.len()];
+    listed
+        .counts(request.ranks, request.oversubscribe, &unknown)
+        .map_err(wrong_hosts)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")
         .map_err(Failure::new)?;
-    let report = runtime
-        .block_on(supervise(arguments, table))
-        .map_err(Failure::new)?;
+    let report = runtime.block_on(attempts(request, &listed, &variables))?;
     conclude(report)
+}
+
+/// Runs the job, and again after a failure while that is allowed.
+async fn attempts(
+    request: &Request,
+    listed: &Listed,
+    variables: &[Variable],
+) -> Result<Report, Failure> {
+    let name = match &request.name {
+        Some(name) => name.clone(),
+        None => format!("run-{}", random_word().map_err(Failure::new)?),
+    };
+    let mut restart = 0;
+    loop {
+        let report = attempt(request, listed, variables, &name, restart).await?;
+        match &report.verdict {
+            Some(verdict @ (Verdict::Failed { .. } | Verdict::GivenUp(_)))
+                if restart < request.max_restarts =>
+            {
+                restart += 1;
+                let of = request.max_restarts;
+                warn!(why = %verdict, restart, of, "starting the ranks again");
+            }
+            _ => return Ok(report),
+        }
+    }
+}
+
+async fn attempt(
+    request: &Request,
+    listed: &Listed,
+    variables: &[Variable],
+    name: &str,
+    restart: u32,
+) -> Result<Report, Failure> {
+    let mut orders = Orders::new();
+    forward_interrupts(&orders.sender).map_err(Failure::new)?;
+    let reach = job::reach(request.ssh.clone(), request.start_timeout);
+    let fleet = tokio::select! {
+        fleet = Fleet::connect(&listed.hosts, &reach) => fleet.map_err(failed_start)?,
+        order = orders.received.recv() => {
+            let verdict = match order {
+                Some(Order::Interrupt(interrupt)) => Verdict::Interrupted(interrupt),
+                _ => Verdict::GivenUp("given up while hosts were started".into()),
+            };
+            return Ok(Report { verdict: Some(verdict), ..Report::default() });
+        }
+    };
+    let ranks = listed
+        .counts(request.ranks, request.oversubscribe, &fleet.facts())
+        .map_err(wrong_hosts)?;
+    let size = ranks.iter().sum();
+    if size == 0 {
+        return Err(Failure::usage(anyhow!("the hosts have room for no rank"))
+            .with_hint("-n N says how many ranks there are"));
+    }
+    let mut command = request.command.iter().cloned();
+    let job = |coordinator, token| Job {
+        job: name.to_owned(),
+        ranks,
+        program: command.next().unwrap_or_default(),
+        arguments: command.collect(),
+        environment: request.environment,
+        variables: variables.to_vec(),
+        folder: folder(request, listed),
+        setup: request.setup.clone(),
+        coordinator,
+        token,
+        interfaces: request.network.interfaces.clone(),
+        master_port: request.network.master_port,
+        bind: request.bind,
+        isolate_gpus: request.isolate_gpus,
+        restart,
+        max_restarts: request.max_restarts,
+        grace: request.grace,
+    };
+    let output = Output::standard()
+        .context("cannot start the output's thread")
+        .map_err(Failure::new)?;
+    job::carry_out(
+        fleet,
+        name,
+        size,
+        job,
+        output,
+        orders,
+        request.start_timeout,
+    )
+    .await
+    .map_err(|error| match error.downcast::<Error>() {
+        Ok(error) => failed_start(error),
+        Err(error) => Failure::new(error),
+    })
+}
+
+/// Where ranks start: what the person said, else on other hosts the same folder as here.
+fn folder(request: &Request, listed: &Listed) -> Option<std::path::PathBuf> {
+    let remote = listed.hosts.iter().any(|host| host.way != Way::Here);
+    match &request.folder {
+        Some(folder) => Some(folder.clone()),
+        None if remote => std::env::current_dir().ok(),
+        None => None,
+    }
+}
+
+/// The variables that all ranks get.
+fn variables(request: &Request) -> Result<Vec<Variable>, Failure> {
+    let mut variables: Vec<Variable> = Vec::new();
+    for (name, value) in &request.variables {
+        let value = match value {
+            Some(value) => OsString::from(value),
+            // Without a value: the launcher's own, if it has one.
+            None => match std::env::var_os(name) {
+                Some(value) => value,
+                None => continue,
+            },
+        };
+        variables.push((name.clone().into(), value));
+    }
+    if let Some(path) = &request.table {
+        variables.push(table_variable(path)?);
+    }
+    if let Some(path) = &request.timeline {
+        variables.push((TIMELINE.into(), path.clone().into_os_string()));
+    }
+    Ok(variables)
 }
 
 /// The variable that tells ranks of a table, once it is known to be one.
@@ -43,75 +182,7 @@ fn table_variable(path: &Path) -> Result<Variable, Failure> {
     let path = std::path::absolute(path)
         .with_context(|| format!("--table {}", path.display()))
         .map_err(Failure::usage)?;
-    Ok((TABLE, path.into_os_string()))
-}
-
-/// Runs the coordinator and the ranks to the end of the job.
-async fn supervise(arguments: RunArguments, table: Option<Variable>) -> anyhow::Result<Report> {
-    let size = usize::from(arguments.ranks);
-    let job = match arguments.name {
-        Some(name) => name,
-        None => format!("run-{}", random_word()?),
-    };
-    let token = random_token()?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .await
-        .context("cannot listen on a loopback port for the coordinator")?;
-    let address = listener
-        .local_addr()
-        .context("the coordinator has no address")?;
-    let coordinator = Coordinator::new(State::new(job.as_str(), size), token.clone());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let shutdown = async { drop(stopped.await) };
-    let server = tokio::spawn(serve(listener, shutdown, coordinator.clone()));
-
-    let (orders, received) = mpsc::unbounded_channel();
-    forward_interrupts(&orders)?;
-    tokio::spawn(watch_start(
-        coordinator.clone(),
-        arguments.timeout_start,
-        orders,
-    ));
-
-    let mut command = arguments.command.into_iter();
-    let job = LocalJob {
-        job,
-        size,
-        program: command.next().context("no program was given")?,
-        arguments: command.collect(),
-        environment: match arguments.env {
-            EnvironmentChoice::All => EnvironmentSet::All,
-            EnvironmentChoice::None => EnvironmentSet::Carole,
-        },
-        variables: table.into_iter().collect(),
-        coordinator: format!("http://{address}"),
-        token,
-        grace: arguments.grace,
-        guard: Some(guard::command()),
-    };
-    let output = Output::standard().context("cannot start the output's thread")?;
-    let report = carole_launch::run(job, output, received, |loss| {
-        coordinator.report_lost(loss.rank, &loss.exit.to_string(), Some(loss.exit.code()));
-    })
-    .await?;
-
-    drop(stop);
-    server
-        .await
-        .context("the coordinator failed")?
-        .context("the coordinator failed")?;
-    Ok(report)
-}
-
-/// Gives the job up when some ranks have registered and the others do not follow.
-async fn watch_start(
-    coordinator: Coordinator,
-    limit: Duration,
-    orders: mpsc::UnboundedSender<Order>,
-) {
-    let reason = coordinator.overdue(limit).await;
-    // Nobody listens when the job has ended.
-    let _ = orders.send(Order::GiveUp(reason));
+    Ok((TABLE.into(), path.into_os_string()))
 }
 
 /// Turns how the job ended into an exit code and, if it did not end well, what a person is told.
@@ -130,16 +201,48 @@ fn conclude(report: Report) -> Result<ExitCode, Failure> {
                 .map(|line| format!("  {line}"));
             failure.with_details(std::iter::once(title).chain(lines).collect())
         }
-        Verdict::GivenUp(_) => {
+        Verdict::GivenUp(reason) if reason.contains("registered") => {
             failure.with_hint("--timeout-start TIME waits longer for ranks to register")
         }
-        Verdict::Failed { .. } | Verdict::Interrupted(_) => failure,
+        _ => failure,
     })
 }
 
+/// Hosts that cannot take part are told one by one.
+fn failed_start(error: Error) -> Failure {
+    let Error::Hosts(problems) = &error else {
+        return Failure::new(error);
+    };
+    let lines = problems
+        .iter()
+        .flat_map(|one| {
+            let hint = one.hint.as_ref().map(|hint| format!("    hint: {hint}"));
+            [Some(format!("  {}: {}", one.host, one.problem)), hint]
+        })
+        .flatten()
+        .collect();
+    let count = problems.len();
+    let hosts = if count == 1 { "host" } else { "hosts" };
+    Failure::new(anyhow!(
+        "{count} {hosts} cannot take part; nothing was left running"
+    ))
+    .with_details(lines)
+}
+
+/// A host list that is wrong is a mistake on the command line.
+fn wrong_hosts(error: Error) -> Failure {
+    let hint = match &error {
+        Error::Hostlist(carole_plan::PlanError::NotEnoughSlots { .. }) => {
+            "give hosts more slots (a:8), or pass --oversubscribe"
+        }
+        Error::HostfileRead { .. } => "is the path right, seen from this folder?",
+        _ => "hosts are written a:4,b:4 or ann@a:2222:4; a host file has one a line, a slots=4",
+    };
+    Failure::usage(error).with_hint(hint)
+}
+
 /// A program that cannot be run is a mistake on the command line.
-fn unusable_program(error: carole_launch::Error) -> Failure {
-    use carole_launch::Error;
+fn unusable_program(error: Error) -> Failure {
     let hint = match &error {
         Error::ProgramNotFound { program } if std::path::Path::new(program).is_file() => {
             format!("a program in this folder is written ./{program}")

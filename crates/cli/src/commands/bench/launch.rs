@@ -2,20 +2,20 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use carole_coordinator::{Coordinator, State, serve};
-use carole_launch::random::{random_token, random_word};
-use carole_launch::{EnvironmentSet, LocalJob, Order, Output, Report, Verdict, forward_interrupts};
-use tokio::net::TcpListener;
+use carole_launch::random::random_word;
+use carole_launch::request::{Binding, Ssh};
+use carole_launch::{
+    EnvironmentSet, Fleet, Host, Job, Order, Output, Report, Verdict, forward_interrupts,
+};
 use tokio::runtime::Runtime;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::measurement::Measurement;
 use super::plan::Plan;
-use crate::commands::guard;
+use crate::commands::job::{self, Orders};
 use crate::failure::Failure;
 
 /// How long to wait for the other ranks once one has registered.
@@ -72,67 +72,50 @@ async fn supervise(
     interrupts: &mut mpsc::UnboundedReceiver<Order>,
 ) -> anyhow::Result<Report> {
     let name = format!("bench-{}", random_word()?);
-    let token = random_token()?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .await
-        .context("cannot listen on a loopback port for the coordinator")?;
-    let address = listener
-        .local_addr()
-        .context("the coordinator has no address")?;
-    let coordinator = Coordinator::new(State::new(name.as_str(), ranks), token.clone());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = tokio::spawn(serve(
-        listener,
-        async { drop(stopped.await) },
-        coordinator.clone(),
-    ));
-
-    let (orders, received) = mpsc::unbounded_channel();
+    let orders = Orders::new();
+    let pass_on = orders.sender.clone();
     // Orders find nobody who listens when the ranks have ended.
-    let give_up = async {
-        let reason = coordinator.overdue(START_LIMIT).await;
-        let _ = orders.send(Order::GiveUp(reason));
-        std::future::pending::<()>().await;
-    };
     let pass_interrupts_on = async {
         while let Some(interrupt) = interrupts.recv().await {
-            let _ = orders.send(interrupt);
+            let _ = pass_on.send(interrupt);
         }
         std::future::pending::<()>().await;
     };
-
-    let job = LocalJob {
-        job: name,
-        size: ranks,
-        // This very binary, even if its file was replaced meanwhile.
+    let arguments = vec!["bench-rank".into(), serde_json::to_string(plan)?.into()];
+    let job = |coordinator, token| Job {
+        job: name.clone(),
+        ranks: vec![ranks],
+        // This very binary, even if its file was replaced meanwhile: the agent's own.
         program: OsString::from("/proc/self/exe"),
-        arguments: vec!["bench-rank".into(), serde_json::to_string(plan)?.into()],
+        arguments,
         environment: EnvironmentSet::Carole,
         variables: Vec::new(),
-        coordinator: format!("http://{address}"),
+        folder: None,
+        setup: None,
+        coordinator,
         token,
+        interfaces: Vec::new(),
+        master_port: None,
+        bind: Binding::None,
+        isolate_gpus: false,
+        restart: 0,
+        max_restarts: 0,
         grace: GRACE,
-        guard: Some(guard::command()),
     };
     let results = Results {
         report,
         line: Vec::new(),
     };
     let output = Output::new(results, io::stderr()).context("cannot start the output's thread")?;
-    let running = carole_launch::run(job, output, received, |loss| {
-        coordinator.report_lost(loss.rank, &loss.exit.to_string(), Some(loss.exit.code()));
-    });
-    let ended = tokio::select! {
-        ended = running => ended?,
-        () = give_up => unreachable!("it waits for the end"),
-        () = pass_interrupts_on => unreachable!("it waits for the end"),
+    let running = async {
+        let reach = job::reach(Ssh::default(), START_LIMIT);
+        let fleet = Fleet::connect(&[Host::here()], &reach).await?;
+        job::carry_out(fleet, &name, ranks, job, output, orders, START_LIMIT).await
     };
-    drop(stop);
-    server
-        .await
-        .context("the coordinator failed")?
-        .context("the coordinator failed")?;
-    Ok(ended)
+    tokio::select! {
+        ended = running => ended,
+        () = pass_interrupts_on => unreachable!("it waits for the end"),
+    }
 }
 
 /// Turns how the ranks ended into what a person is told.

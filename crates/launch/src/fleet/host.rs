@@ -1,0 +1,177 @@
+//! The hosts of a job, and how each is reached.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::request::Ssh;
+
+/// A host, as a person wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its name, for people and in ids.
+    pub name: String,
+    /// How to reach it.
+    pub way: Way,
+}
+
+/// How a host is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is this one.
+    Here,
+    /// By SSH.
+    Ssh(Destination),
+}
+
+/// Where SSH connects to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Destination {
+    /// A name or an address, or a name of the user's SSH configuration.
+    pub host: String,
+    /// The user, where one was given.
+    pub user: Option<String>,
+    /// The port, where one was given.
+    pub port: Option<u16>,
+}
+
+impl Host {
+    /// This host.
+    pub fn here() -> Self {
+        Self {
+            name: "localhost".into(),
+            way: Way::Here,
+        }
+    }
+}
+
+/// How to start an agent on this host: a program that calls [`agent::run`](crate::agent::run).
+#[derive(Clone, Debug)]
+pub struct AgentCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// The words of an `ssh` command that runs `script` on a host.
+pub(super) fn ssh_words(
+    destination: &Destination,
+    ssh: &Ssh,
+    connect_seconds: u64,
+    script: &str,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    let mut option = |text: String| {
+        words.push("-o".into());
+        words.push(text.into());
+    };
+    // The user's own options come first: with SSH the first value of an option counts.
+    for given in &ssh.options {
+        option(given.clone());
+    }
+    if ssh.trust_any_host {
+        option("StrictHostKeyChecking=no".into());
+        option("UserKnownHostsFile=/dev/null".into());
+        option("LogLevel=ERROR".into());
+    }
+    // Nobody could answer a question for one of many hosts.
+    option("BatchMode=yes".into());
+    option(format!("ConnectTimeout={}", connect_seconds.max(1)));
+    // A network that is gone is noticed within a minute.
+    option("ServerAliveInterval=15".into());
+    option("ServerAliveCountMax=4".into());
+    if let Some(port) = destination.port.or(ssh.port) {
+        words.extend(["-p".into(), port.to_string().into()]);
+    }
+    if let Some(user) = destination.user.as_ref().or(ssh.user.as_ref()) {
+        words.extend(["-l".into(), user.into()]);
+    }
+    if let Some(identity) = &ssh.identity {
+        words.extend(["-i".into(), identity.into()]);
+    }
+    words.extend(["-T".into(), "--".into()]);
+    words.push((&destination.host).into());
+    words.push(script.into());
+    words
+}
+
+/// What may help, by what SSH said.
+pub(super) fn hint(said: &str, host: &str) -> Option<String> {
+    let hints = [
+        (
+            "Permission denied",
+            "is your key there and loaded (ssh-add -l)? `ssh HOST true` must work without a question",
+        ),
+        (
+            "Host key verification failed",
+            "connect once by hand to check its key (ssh HOST), or pass --ssh-trust",
+        ),
+        (
+            "REMOTE HOST IDENTIFICATION HAS CHANGED",
+            "its key is not the one you know; if that is right, remove the old one (ssh-keygen -R HOST)",
+        ),
+        (
+            "Could not resolve hostname",
+            "is the name spelled right, and known here or in ~/.ssh/config?",
+        ),
+        (
+            "Connection refused",
+            "does an SSH server run there, and on this port?",
+        ),
+        (
+            "timed out",
+            "is the host up, and is its port reachable from here?",
+        ),
+        (
+            "No route to host",
+            "is the host up, and on a network that is reachable from here?",
+        ),
+        (
+            "No space left on device",
+            "the home folder there is full; XDG_CACHE_HOME can name another place",
+        ),
+        (
+            "Read-only file system",
+            "the home folder there cannot be written; XDG_CACHE_HOME can name another place",
+        ),
+    ];
+    hints
+        .iter()
+        .find(|(sign, _)| said.contains(sign))
+        .map(|(_, hint)| hint.replace("HOST", host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_names_wins_over_what_holds_for_all() {
+        let destination = Destination {
+            host: "b".into(),
+            user: Some("ann".into()),
+            port: None,
+        };
+        let ssh = Ssh {
+            user: Some("bob".into()),
+            port: Some(2222),
+            options: vec!["Compression=yes".into()],
+            ..Ssh::default()
+        };
+        let words = ssh_words(&destination, &ssh, 10, "true");
+        let line = words.join(&OsString::from(" "));
+        let line = line.to_str().unwrap();
+        assert!(
+            line.starts_with("-o Compression=yes -o BatchMode=yes"),
+            "{line}"
+        );
+        assert!(line.ends_with("-p 2222 -l ann -T -- b true"), "{line}");
+    }
+
+    #[test]
+    fn what_ssh_says_leads_to_a_hint() {
+        let said = "ann@b: Permission denied (publickey).";
+        assert!(hint(said, "b").unwrap().contains("ssh b true"));
+        assert_eq!(hint("something else", "b"), None);
+    }
+}

@@ -1,0 +1,496 @@
+//! A job's hosts, from the first connection to the end of the last rank.
+//!
+//! # Expected flow
+//!
+//! [`Fleet::connect`] starts an agent on every host, all at once. What the hosts are like may decide
+//! how many ranks there are; then [`Fleet::run`] prepares the hosts, starts the ranks, relays what
+//! they print, stops them when one fails or when ordered, and reports.
+//!
+//! # Guarantees
+//!
+//! The first failure decides. When a `Fleet` is dropped, or its process is killed, its agents end
+//! everything on their hosts.
+
+mod binary;
+mod host;
+mod link;
+mod plan;
+mod screen;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use carole_coordinator::Token;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+pub use binary::has_digest;
+pub use host::{AgentCommand, Destination, Host, Way};
+use link::{Incoming, Link, Means};
+
+use crate::channel::message::{
+    Hello, Order as AgentOrder, PROTOCOL, Report as AgentReport, Signal,
+};
+use crate::environment::{EnvironmentSet, Variable};
+use crate::error::{Error, HostProblem};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::request::{Binding, Ssh};
+use crate::supervision::{Action, Supervision, Verdict};
+use screen::Screen;
+
+/// How long output may take once it was given up.
+const LAST_OUTPUT: Duration = Duration::from_millis(100);
+/// Events of one host that may wait.
+const QUEUE: usize = 256;
+
+/// How hosts are reached and agents started.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// How to start an agent on this host.
+    pub agent: AgentCommand,
+    /// The binary that is sent to other hosts.
+    pub binary: PathBuf,
+    /// How to reach other hosts.
+    pub ssh: Ssh,
+    /// How long all of them may take.
+    pub timeout: Duration,
+}
+
+/// What to start, and with what.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The job's name.
+    pub job: String,
+    /// How many ranks on each host, in the hosts' order.
+    pub ranks: Vec<usize>,
+    /// The program every rank runs.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Which variables the ranks get.
+    pub environment: EnvironmentSet,
+    /// Further variables, the same for all ranks.
+    pub variables: Vec<Variable>,
+    /// The folder in which the ranks start, on every host.
+    pub folder: Option<PathBuf>,
+    /// A shell command that runs once on every host first.
+    pub setup: Option<String>,
+    /// Where the coordinator listens, on this host.
+    pub coordinator: SocketAddr,
+    /// The job's secret.
+    pub token: Token,
+    /// Interfaces whose address the ranks use.
+    pub interfaces: Vec<String>,
+    /// The port for frameworks that meet at rank 0; one is reserved by default.
+    pub master_port: Option<u16>,
+    /// The cores that ranks are bound to.
+    pub bind: Binding,
+    /// Each local rank sees its own GPUs only.
+    pub isolate_gpus: bool,
+    /// How often the ranks were started before.
+    pub restart: u32,
+    /// How often they may be started again.
+    pub max_restarts: u32,
+    /// How long ranks that were asked to end may take.
+    pub grace: Duration,
+}
+
+impl Job {
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.ranks.iter().sum()
+    }
+}
+
+/// What whoever runs a job may ask of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// A person or the system asks for the end.
+    Interrupt(Interrupt),
+    /// The job is hopeless, and why.
+    GiveUp(String),
+}
+
+/// A rank that failed while others run, for the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Which rank.
+    pub rank: usize,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Why it did not end well, if it did not.
+    pub verdict: Option<Verdict>,
+    /// The last lines of the rank that failed first.
+    pub last_lines: Vec<String>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Report {
+    /// The code the launcher should exit with.
+    pub fn exit_code(&self) -> i32 {
+        self.verdict.as_ref().map_or(0, Verdict::exit_code)
+    }
+}
+
+/// What a host is like, for deciding how many ranks it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Cores that may be used.
+    pub cores: usize,
+    /// NVIDIA GPUs.
+    pub gpus: usize,
+}
+
+/// An agent on every host.
+pub struct Fleet {
+    members: Vec<Member>,
+}
+
+/// One host and its agent.
+struct Member {
+    host: Host,
+    link: Link,
+    hello: Hello,
+}
+
+impl Fleet {
+    /// Starts an agent on every host. If some cannot take part, the others' end.
+    pub async fn connect(hosts: &[Host], reach: &Reach) -> Result<Self, Error> {
+        let remote = hosts.iter().any(|host| host.way != Way::Here);
+        let binary = remote
+            .then(|| {
+                binary::Binary::read(&reach.binary).map_err(|source| Error::Binary {
+                    path: reach.binary.clone(),
+                    source,
+                })
+            })
+            .transpose()?;
+        let means = Means {
+            agent: reach.agent.clone(),
+            ssh: reach.ssh.clone(),
+            binary,
+            connect_seconds: reach.timeout.as_secs(),
+        };
+        let mut joining = JoinSet::new();
+        for (index, host) in hosts.iter().cloned().enumerate() {
+            let (means, limit) = (means.clone(), reach.timeout);
+            joining.spawn(async move {
+                let joined = tokio::time::timeout(limit, join(&host, &means)).await;
+                let late = || HostProblem {
+                    host: host.name.clone(),
+                    problem: format!("no answer after {:.0} s", limit.as_secs_f64()),
+                    hint: host::hint("timed out", &host.name),
+                };
+                (index, joined.unwrap_or_else(|_| Err(late())))
+            });
+        }
+        let mut members: Vec<Option<Member>> = hosts.iter().map(|_| None).collect();
+        let mut problems = Vec::new();
+        while let Some(joined) = joining.join_next().await {
+            match joined.map_err(|error| Error::Internal(error.to_string()))? {
+                (index, Ok(member)) => members[index] = Some(member),
+                (index, Err(problem)) => problems.push((index, problem)),
+            }
+        }
+        if problems.is_empty() {
+            let members = members.into_iter().flatten().collect();
+            Ok(Self { members })
+        } else {
+            problems.sort_by_key(|(index, _)| *index);
+            let problems = problems.into_iter().map(|(_, problem)| problem).collect();
+            Err(Error::Hosts(problems))
+        }
+    }
+
+    /// What the hosts are like, in their order.
+    pub fn facts(&self) -> Vec<Facts> {
+        let facts = |member: &Member| Facts {
+            cores: member.hello.cores,
+            gpus: member.hello.gpus,
+        };
+        self.members.iter().map(facts).collect()
+    }
+
+    /// Runs a job to its end. `on_lost` is told of a rank that failed while others run.
+    pub async fn run(
+        mut self,
+        job: &Job,
+        output: Output,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+        mut on_lost: impl FnMut(Loss),
+    ) -> Result<Report, Error> {
+        // Hosts that get no rank have nothing to do.
+        let mut counts = job.ranks.iter();
+        self.members
+            .retain(|_| counts.next().is_some_and(|ranks| *ranks > 0));
+        let ranks: Vec<usize> = job.ranks.iter().copied().filter(|n| *n > 0).collect();
+        let prepared = self.prepare(job, &ranks).await?;
+        let starts = plan::starts(job, &ranks, &self.members, &prepared)?;
+        for (member, start) in self.members.iter().zip(starts) {
+            member.link.order(AgentOrder::Start(start)).await;
+        }
+        self.started(job).await?;
+        let started = Instant::now();
+        info!(job = job.job, size = job.size(), "ranks started");
+
+        let hosts = self.rank_hosts(&ranks);
+        let mut screen = Screen::new(job.size(), &hosts, &output);
+        let mut supervision = Supervision::new(job.size(), job.grace).on_hosts(hosts);
+        // Ranks of which something may be left, or to be printed.
+        let mut open: BTreeSet<usize> = (0..job.size()).collect();
+        let (links, mut events) = self.listen();
+        let mut orders_open = true;
+        let mut abandoned = false;
+        while !abandoned && !open.is_empty() {
+            let wake_at = supervision.wake_at().map(|at| started + at);
+            let timer = async {
+                match wake_at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let now = || started.elapsed();
+            let actions = tokio::select! {
+                event = events.recv() => match event {
+                    Some((_, Incoming::Printed { rank, stream, bytes })) => {
+                        screen.print(rank, stream, &bytes).await;
+                        continue;
+                    }
+                    Some((_, Incoming::Report(AgentReport::Exited { rank, exit }))) => {
+                        debug!(rank, %exit, "rank ended");
+                        supervision.exited(now(), rank, exit)
+                    }
+                    Some((_, Incoming::Report(AgentReport::Drained { rank }))) => {
+                        screen.finish(rank).await;
+                        open.remove(&rank);
+                        continue;
+                    }
+                    Some((_, Incoming::Report(other))) => {
+                        debug!(?other, "an unexpected report");
+                        continue;
+                    }
+                    Some((index, Incoming::Ended(problem))) => {
+                        let first = ranks[..index].iter().sum::<usize>();
+                        let lost = first..first + ranks[index];
+                        open.retain(|rank| !lost.contains(rank));
+                        let HostProblem { host, problem, .. } = problem;
+                        supervision.lost(now(), lost, format!("lost {host}: {problem}"))
+                    }
+                    None => break,
+                },
+                order = orders.recv(), if orders_open => match order {
+                    Some(Order::Interrupt(interrupt)) => supervision.interrupt(now(), interrupt),
+                    Some(Order::GiveUp(reason)) => supervision.give_up(now(), reason),
+                    None => {
+                        orders_open = false;
+                        continue;
+                    }
+                },
+                () = timer => supervision.tick(now()),
+            };
+            for action in actions {
+                let running = supervision.running().len();
+                let signal = match action {
+                    Action::ReportLost { rank, exit } => {
+                        on_lost(Loss { rank, exit });
+                        continue;
+                    }
+                    Action::Terminate(reason) => {
+                        let grace = format!("{:.1} s", job.grace.as_secs_f64());
+                        warn!(reason, running, grace, "stopping the ranks that run");
+                        Signal::Terminate
+                    }
+                    Action::Kill(reason) => {
+                        warn!(reason, running, "killing the ranks that run");
+                        Signal::Kill
+                    }
+                    Action::Abandon => {
+                        abandoned = true;
+                        continue;
+                    }
+                };
+                for link in &links {
+                    link.order(AgentOrder::Signal(signal)).await;
+                }
+            }
+        }
+        let elapsed = started.elapsed();
+        for link in &links {
+            link.order(AgentOrder::End).await;
+        }
+        drop(links);
+        let ending = async {
+            // Each agent's last event comes when nothing is left on its host.
+            while events.recv().await.is_some() {}
+        };
+        let _ = tokio::time::timeout(job.grace, ending).await;
+        let verdict = supervision.verdict().cloned();
+        let last_lines = match &verdict {
+            Some(Verdict::Failed { rank, .. }) => screen.last_lines(*rank),
+            _ => Vec::new(),
+        };
+        drop(screen);
+        output.finish(abandoned.then_some(LAST_OUTPUT)).await;
+        Ok(Report {
+            verdict,
+            last_lines,
+            elapsed,
+        })
+    }
+
+    /// The host of every rank, in words, where there is more than one.
+    fn rank_hosts(&self, ranks: &[usize]) -> Vec<String> {
+        if self.members.len() < 2 {
+            return Vec::new();
+        }
+        let each = self.members.iter().zip(ranks);
+        each.flat_map(|(member, ranks)| std::iter::repeat_n(member.host.name.clone(), *ranks))
+            .collect()
+    }
+
+    /// Turns the members into links that are ordered and one stream of events, by host.
+    fn listen(self) -> (Vec<Link>, mpsc::Receiver<(usize, Incoming)>) {
+        let (all, events) = mpsc::channel(QUEUE);
+        let mut links = Vec::new();
+        for (index, mut member) in self.members.into_iter().enumerate() {
+            let all = all.clone();
+            let (_, nobody) = mpsc::channel(1);
+            let mut incoming = std::mem::replace(&mut member.link.incoming, nobody);
+            tokio::spawn(async move {
+                while let Some(event) = incoming.recv().await {
+                    if all.send((index, event)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            links.push(member.link);
+        }
+        (links, events)
+    }
+
+    /// Has every host prepare, and waits for all.
+    async fn prepare(&mut self, job: &Job, ranks: &[usize]) -> Result<Vec<plan::Prepared>, Error> {
+        for (index, member) in self.members.iter().enumerate() {
+            member.link.serve_coordinator(job.coordinator);
+            let order = plan::prepare(job, &member.host, ranks[index], index == 0);
+            member.link.order(AgentOrder::Prepare(order)).await;
+        }
+        let mut prepared = Vec::new();
+        let mut problems = Vec::new();
+        for member in &mut self.members {
+            match member.next_report().await {
+                Ok(AgentReport::Prepared(one)) => prepared.push(one),
+                Ok(AgentReport::Refused(problem)) => problems.push(member.problem(problem)),
+                Ok(other) => problems.push(member.problem(format!("it reported {other:?}"))),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Error::Hosts(problems));
+        }
+        // A host that is this one is reached by the others as they see the launcher.
+        let several = self.members.len() > 1;
+        let seen = prepared.iter().find_map(|one| one.launcher);
+        let here = seen
+            .filter(|_| several)
+            .unwrap_or(Ipv4Addr::LOCALHOST.into());
+        Ok(prepared
+            .into_iter()
+            .zip(&self.members)
+            .map(|(one, member)| plan::Prepared {
+                address: match member.host.way {
+                    Way::Here if job.interfaces.is_empty() => here,
+                    _ => one.address,
+                },
+                ports: one.ports,
+                coordinator: one.coordinator.map_or(job.coordinator, |port| {
+                    (IpAddr::from([127, 0, 0, 1]), port).into()
+                }),
+                token_file: one.token_file.into(),
+            })
+            .collect())
+    }
+
+    /// Waits until every host has started its ranks.
+    async fn started(&mut self, job: &Job) -> Result<(), Error> {
+        let mut problems = Vec::new();
+        for member in &mut self.members {
+            match member.next_report().await {
+                Ok(AgentReport::Started(_)) => {}
+                Ok(AgentReport::NotStarted { rank, problem }) => {
+                    return Err(Error::Spawn {
+                        rank,
+                        host: member.host.name.clone(),
+                        program: job.program.to_string_lossy().into_owned(),
+                        problem,
+                    });
+                }
+                Ok(other) => problems.push(member.problem(format!("it reported {other:?}"))),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Hosts(problems))
+        }
+    }
+}
+
+impl Member {
+    async fn next_report(&mut self) -> Result<AgentReport, HostProblem> {
+        match self.link.incoming.recv().await {
+            Some(Incoming::Report(report)) => Ok(report),
+            Some(Incoming::Ended(problem)) => Err(problem),
+            Some(Incoming::Printed { .. }) => Err(self.problem("a rank printed too early".into())),
+            None => Err(self.problem("its agent is gone".into())),
+        }
+    }
+
+    fn problem(&self, problem: String) -> HostProblem {
+        HostProblem {
+            host: self.host.name.clone(),
+            hint: host::hint(&problem, &self.host.name),
+            problem,
+        }
+    }
+}
+
+/// Starts an agent and waits for its first report.
+async fn join(host: &Host, means: &Means) -> Result<Member, HostProblem> {
+    let link = Link::open(host, means).await?;
+    let mut member = Member {
+        host: host.clone(),
+        link,
+        hello: Hello {
+            protocol: 0,
+            version: String::new(),
+            cores: 0,
+            nodes: Vec::new(),
+            gpus: 0,
+        },
+    };
+    match member.next_report().await? {
+        AgentReport::Hello(hello) if hello.protocol == PROTOCOL => {
+            member.hello = hello;
+            Ok(member)
+        }
+        AgentReport::Hello(hello) => {
+            let problem = format!("its agent is version {}", hello.version);
+            Err(member.problem(problem))
+        }
+        other => Err(member.problem(format!("it began with {other:?}"))),
+    }
+}

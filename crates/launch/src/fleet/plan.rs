@@ -1,0 +1,202 @@
+//! What each host is told: purely from the job and from what the hosts have prepared.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use carole_plan::{HostLayout, PeerId};
+
+use super::host::{Host, Way};
+use super::{Job, Member};
+use crate::channel::message::{Prepare, RankStart, Start, Word};
+use crate::environment::{EnvironmentSet, RankEnvironment};
+use crate::error::Error;
+use crate::place::Place;
+use crate::random::random_incarnation;
+use crate::request::Binding;
+
+/// The role of ranks that were given no other.
+const ROLE: &str = "worker";
+
+/// What a host has prepared, as its ranks see it.
+pub(super) struct Prepared {
+    pub(super) address: IpAddr,
+    pub(super) ports: Vec<u16>,
+    pub(super) coordinator: SocketAddr,
+    pub(super) token_file: OsString,
+}
+
+/// The order to prepare, for a host with so many ranks; the first host's has one port more.
+pub(super) fn prepare(job: &Job, host: &Host, ranks: usize, first: bool) -> Prepare {
+    Prepare {
+        ports: ranks + usize::from(first),
+        interfaces: job.interfaces.clone(),
+        tunnel: host.way != Way::Here,
+        token: job.token.to_hex(),
+        setup: job.setup.clone(),
+        folder: job
+            .folder
+            .as_ref()
+            .map(|folder| Word::from(folder.as_os_str())),
+    }
+}
+
+/// The order to start, for each host.
+pub(super) fn starts(
+    job: &Job,
+    ranks: &[usize],
+    members: &[Member],
+    prepared: &[Prepared],
+) -> Result<Vec<Start>, Error> {
+    let hosts: Vec<usize> = ranks
+        .iter()
+        .enumerate()
+        .flat_map(|(host, ranks)| std::iter::repeat_n(host, *ranks))
+        .collect();
+    let layout = HostLayout::new(hosts.iter().copied());
+    let master = &prepared[0];
+    // The first host's last port is the master's.
+    let master_port = job.master_port.or(master.ports.last().copied());
+    let workers: Vec<String> = ranks
+        .iter()
+        .zip(prepared)
+        .flat_map(|(ranks, host)| {
+            let at = |port: &u16| SocketAddr::from((host.address, *port)).to_string();
+            host.ports[..*ranks].iter().map(at)
+        })
+        .collect();
+    let several = members.len() > 1;
+    let mut starts = Vec::new();
+    for (index, member) in members.iter().enumerate() {
+        let host = &prepared[index];
+        let first = ranks[..index].iter().sum::<usize>();
+        let mut rank_starts = Vec::new();
+        for local in 0..ranks[index] {
+            let rank = first + local;
+            let position = layout.position(rank).ok_or_else(|| {
+                Error::Internal(format!("rank {rank} has no place among the hosts"))
+            })?;
+            let peer = PeerId::new(
+                member.host.name.as_str(),
+                local as u16,
+                random_incarnation()?,
+            );
+            let environment = RankEnvironment {
+                job: &job.job,
+                role: ROLE,
+                place: Place {
+                    rank,
+                    size: position.size,
+                    local_rank: position.local_rank,
+                    local_size: position.local_size,
+                    host_rank: position.host_rank,
+                    hosts: position.host_count,
+                    cross_rank: position.cross_rank,
+                    cross_size: position.cross_size,
+                },
+                peer: &peer,
+                coordinator: &format!("http://{}", host.coordinator),
+                token_file: &PathBuf::from(&host.token_file),
+                generation: 1,
+                restart: job.restart,
+                max_restarts: job.max_restarts,
+                master: &master.address.to_string(),
+                master_port: master_port.unwrap_or_default(),
+                workers: &workers,
+            };
+            let mut variables = environment.variables(job.environment);
+            if several {
+                variables.push(("CAROLE_ADDRESS".into(), host.address.to_string().into()));
+            }
+            let cores = cores(job.bind, local, ranks[index], &member.hello.nodes);
+            let unset = std::env::var_os("OMP_NUM_THREADS").is_none();
+            if unset && job.environment == EnvironmentSet::All {
+                let threads = match cores.len() {
+                    0 => (member.hello.cores / ranks[index]).max(1),
+                    bound => bound,
+                };
+                variables.push(("OMP_NUM_THREADS".into(), threads.to_string().into()));
+            }
+            if job.isolate_gpus {
+                let own = share(local, ranks[index], member.hello.gpus);
+                let list: Vec<String> = own.map(|gpu| gpu.to_string()).collect();
+                variables.push(("CUDA_VISIBLE_DEVICES".into(), list.join(",").into()));
+            }
+            variables.extend(job.variables.iter().cloned());
+            rank_starts.push(RankStart {
+                rank,
+                variables: variables
+                    .into_iter()
+                    .map(|(name, value)| (name.into_owned(), Word::from(value.as_os_str())))
+                    .collect(),
+                cores,
+            });
+        }
+        starts.push(Start {
+            program: Word::from(job.program.as_os_str()),
+            arguments: job
+                .arguments
+                .iter()
+                .map(|word| Word::from(word.as_os_str()))
+                .collect(),
+            ranks: rank_starts,
+            grace: job.grace,
+        });
+    }
+    Ok(starts)
+}
+
+/// The part of `count` things that falls to one of `ranks`: equal parts, or one thing in turn where
+/// there are fewer things than ranks.
+fn share(local: usize, ranks: usize, count: usize) -> std::ops::Range<usize> {
+    if count == 0 {
+        0..0
+    } else if count < ranks {
+        local % count..local % count + 1
+    } else {
+        local * count / ranks..(local + 1) * count / ranks
+    }
+}
+
+/// The cores that a rank is bound to; none for any.
+fn cores(bind: Binding, local: usize, ranks: usize, nodes: &[Vec<usize>]) -> Vec<usize> {
+    match bind {
+        Binding::None => Vec::new(),
+        Binding::Core => {
+            let all: Vec<usize> = nodes.iter().flatten().copied().collect();
+            all[share(local, ranks, all.len())].to_vec()
+        }
+        Binding::Numa => nodes[share(local, ranks, nodes.len())].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_share_cores_equally_and_then_in_turn() {
+        let nodes = [vec![0, 1, 2, 3], vec![4, 5, 6, 7]];
+        let bound = |bind, ranks| -> Vec<Vec<usize>> {
+            (0..ranks)
+                .map(|local| cores(bind, local, ranks, &nodes))
+                .collect()
+        };
+        assert_eq!(bound(Binding::Core, 2), nodes);
+        assert_eq!(
+            bound(Binding::Core, 3),
+            [vec![0, 1], vec![2, 3, 4], vec![5, 6, 7]]
+        );
+        assert_eq!(bound(Binding::Core, 9)[8], [0]);
+        assert_eq!(bound(Binding::Numa, 3)[2], nodes[0]);
+        assert_eq!(bound(Binding::Numa, 1), [[0, 1, 2, 3, 4, 5, 6, 7]]);
+        assert_eq!(bound(Binding::None, 1), [[0; 0]]);
+    }
+
+    #[test]
+    fn a_host_without_gpus_gives_none() {
+        assert_eq!(share(1, 4, 0), 0..0);
+        assert_eq!(share(1, 4, 8), 2..4);
+        assert_eq!(share(5, 6, 4), 1..2);
+    }
+}
