@@ -6,7 +6,7 @@ use carole_engine::{DType, ReduceOp};
 use clap::{ArgGroup, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::{duration, size};
+use super::{PlaceArguments, duration, size};
 
 /// Measure collectives on this host or between hosts, and check every result.
 ///
@@ -21,17 +21,20 @@ pub(crate) struct BenchArguments {
     #[arg(value_name = "OP", value_enum)]
     pub(crate) operation: OperationChoice,
 
-    /// How many ranks, or several numbers to measure one after the other
+    /// How many ranks, or several numbers to measure one after the other; 2 by default, or as many
+    /// as the hosts have slots
     #[arg(
         short = 'n',
         long = "ranks",
         value_name = "N,…",
-        default_value = "2",
         value_delimiter = ',',
         value_parser = ranks,
         conflicts_with = "joining"
     )]
     pub(crate) ranks: Vec<u16>,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
 
     /// Bytes of a rank's tensor, such as 4, 1KiB or 64MiB; for all-gather and gather what a rank
     /// gives, for scatter what it gets, for reduce-scatter and all-to-all all that it gives

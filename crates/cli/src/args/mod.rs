@@ -5,6 +5,7 @@
 
 mod bench;
 mod duration;
+mod place;
 mod run;
 pub(crate) mod size;
 mod tune;
@@ -21,6 +22,7 @@ pub(crate) use self::bench::{
     BenchArguments, BenchRankArguments, MemoryChoice, OperationChoice, OutputChoice,
     TransportChoice,
 };
+pub(crate) use self::place::PlaceArguments;
 pub(crate) use self::run::RunArguments;
 pub(crate) use self::tune::TuneArguments;
 use crate::failure::Failure;

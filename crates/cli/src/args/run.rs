@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use carole_launch::EnvironmentSet;
-use carole_launch::request::{
-    BatchSystem, Binding, Hosts, Network, OutputRequest, ParameterServers, Ranks, Request, Ssh,
-};
-use clap::{ArgGroup, Args, ValueEnum};
+use carole_launch::request::{Binding, Network, OutputRequest, ParameterServers, Ranks, Request};
+use clap::{Args, ValueEnum};
 
-use super::duration;
+use super::{PlaceArguments, duration};
 use crate::failure::Failure;
 
 /// Start a program's ranks, on this host or on many, and watch them until they end.
@@ -20,7 +18,6 @@ use crate::failure::Failure;
 /// first Ctrl-C asks the ranks to end, the second kills them. Hosts are reached by ssh and need
 /// nothing installed but its server.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("where").args(["hosts", "hostfile", "host_discovery_script", "hosts_from"]))]
 pub(crate) struct RunArguments {
     /// How many ranks to start; one for each slot of the hosts by default
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks)]
@@ -30,21 +27,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = per_node)]
     pub(crate) nproc_per_node: Option<Ranks>,
 
-    /// The hosts: NAME[:SLOTS], user@NAME, NAME:PORT[:SLOTS]
-    #[arg(short = 'H', long, value_name = "HOST,…")]
-    pub(crate) hosts: Option<String>,
-
-    /// A file of hosts, one a line: `NAME slots=4`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hostfile: Option<PathBuf>,
-
-    /// A program that prints hosts, one a line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) host_discovery_script: Option<PathBuf>,
-
-    /// Take the hosts from the batch system that this runs under
-    #[arg(long, value_name = "SYSTEM", value_enum)]
-    pub(crate) hosts_from: Option<BatchChoice>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
 
     /// Allow more ranks than slots
     #[arg(long)]
@@ -90,26 +74,6 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) max_restarts: u32,
 
-    /// The user for ssh
-    #[arg(long, value_name = "NAME")]
-    pub(crate) ssh_user: Option<String>,
-
-    /// The port for ssh
-    #[arg(long, value_name = "PORT")]
-    pub(crate) ssh_port: Option<u16>,
-
-    /// The key for ssh
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ssh_identity: Option<PathBuf>,
-
-    /// A further option for ssh, as after its -o
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) ssh_option: Vec<String>,
-
-    /// Do not check host keys
-    #[arg(long)]
-    pub(crate) ssh_trust: bool,
-
     /// Choose algorithms by this table, as `carole tune` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,
@@ -131,18 +95,7 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     /// What is asked for.
     pub(crate) fn into_request(self) -> Result<Request, Failure> {
-        let hosts = match (
-            self.hosts,
-            self.hostfile,
-            self.host_discovery_script,
-            self.hosts_from,
-        ) {
-            (Some(list), ..) => Hosts::List(list),
-            (_, Some(file), ..) => Hosts::File(file),
-            (_, _, Some(script), _) => Hosts::Script(script),
-            (.., Some(system)) => Hosts::Batch(system.into()),
-            _ => Hosts::Here,
-        };
+        let hosts = self.place.hosts();
         let ranks = match (self.ranks, self.nproc_per_node) {
             (Some(ranks), _) => Ranks::Total(usize::from(ranks)),
             (None, Some(per_node)) => per_node,
@@ -164,13 +117,7 @@ impl RunArguments {
             folder: self.workdir,
             sync: None,
             setup: self.setup,
-            ssh: Ssh {
-                user: self.ssh_user,
-                port: self.ssh_port,
-                identity: self.ssh_identity,
-                options: self.ssh_option,
-                trust_any_host: self.ssh_trust,
-            },
+            ssh: self.place.ssh(),
             network: Network {
                 interfaces: self.network_interfaces,
                 master_port: self.master_port,
@@ -210,30 +157,6 @@ pub(crate) enum EnvironmentChoice {
     All,
     /// Carole's own only
     None,
-}
-
-/// The values of `--hosts-from`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BatchChoice {
-    /// `SLURM_JOB_NODELIST` and `SLURM_TASKS_PER_NODE`
-    Slurm,
-    /// `PBS_NODEFILE`
-    Pbs,
-    /// `LSB_DJOB_HOSTFILE` or `LSB_MCPU_HOSTS`
-    Lsf,
-    /// `CAROLE_HOSTS`, as after -H
-    Env,
-}
-
-impl From<BatchChoice> for BatchSystem {
-    fn from(choice: BatchChoice) -> Self {
-        match choice {
-            BatchChoice::Slurm => Self::Slurm,
-            BatchChoice::Pbs => Self::Pbs,
-            BatchChoice::Lsf => Self::Lsf,
-            BatchChoice::Env => Self::Environment,
-        }
-    }
 }
 
 /// The values of `--bind`.

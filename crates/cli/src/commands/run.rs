@@ -209,7 +209,7 @@ fn conclude(report: Report) -> Result<ExitCode, Failure> {
 }
 
 /// Hosts that cannot take part are told one by one.
-fn failed_start(error: Error) -> Failure {
+pub(super) fn failed_start(error: Error) -> Failure {
     let Error::Hosts(problems) = &error else {
         return Failure::new(error);
     };
@@ -230,7 +230,7 @@ fn failed_start(error: Error) -> Failure {
 }
 
 /// A host list that is wrong is a mistake on the command line.
-fn wrong_hosts(error: Error) -> Failure {
+pub(super) fn wrong_hosts(error: Error) -> Failure {
     let hint = match &error {
         Error::Hostlist(carole_plan::PlanError::NotEnoughSlots { .. }) => {
             "give hosts more slots (a:8), or pass --oversubscribe"

@@ -73,6 +73,7 @@ impl Seat {
             job: JOB.to_owned(),
             peer: self.peer().map_err(Failure::new)?,
             rank: self.rank,
+            address: None,
         };
         let (_peer, session) = entrance.session(plan).map_err(Failure::new)?;
         take_part(&session, plan, report).map_err(Failure::new)

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use carole_launch::random::random_word;
-use carole_launch::request::{Binding, Ssh};
+use carole_launch::request::{Binding, Ranks, Ssh};
 use carole_launch::{
-    EnvironmentSet, Fleet, Host, Job, Order, Output, Report, Verdict, forward_interrupts,
+    EnvironmentSet, Fleet, Job, Listed, Order, Output, Reach, Report, Verdict, forward_interrupts,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use super::measurement::Measurement;
 use super::plan::Plan;
 use crate::commands::job::{self, Orders};
+use crate::commands::run::failed_start;
 use crate::failure::Failure;
 
 /// How long to wait for the other ranks once one has registered.
@@ -27,12 +28,14 @@ const GRACE: Duration = Duration::from_secs(3);
 ///
 /// One for all jobs of a command: an interrupt between two of them stops the next.
 pub(crate) struct Launcher {
+    listed: Listed,
+    reach: Reach,
     runtime: Runtime,
     interrupts: mpsc::UnboundedReceiver<Order>,
 }
 
 impl Launcher {
-    pub(crate) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new(listed: Listed, ssh: Ssh) -> Result<Self, Failure> {
         // One thread: the kernel ties the ranks' lives to the thread that starts them.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -44,6 +47,8 @@ impl Launcher {
         forward_interrupts(&orders).map_err(Failure::new)?;
         drop(context);
         Ok(Self {
+            listed,
+            reach: job::reach(ssh, START_LIMIT),
             runtime,
             interrupts,
         })
@@ -59,13 +64,23 @@ impl Launcher {
     ) -> Result<(), Failure> {
         let ended = self
             .runtime
-            .block_on(supervise(plan, ranks, report, &mut self.interrupts))
-            .map_err(Failure::new)?;
+            .block_on(supervise(
+                (&self.listed, &self.reach),
+                plan,
+                ranks,
+                report,
+                &mut self.interrupts,
+            ))
+            .map_err(|error| match error.downcast() {
+                Ok(error) => failed_start(error),
+                Err(error) => Failure::new(error),
+            })?;
         conclude(ended)
     }
 }
 
 async fn supervise(
+    (listed, reach): (&Listed, &Reach),
     plan: &Plan,
     ranks: usize,
     report: impl FnMut(Measurement) -> io::Result<()> + Send + 'static,
@@ -81,10 +96,11 @@ async fn supervise(
         }
         std::future::pending::<()>().await;
     };
+    let counts = listed.counts(Ranks::Total(ranks), false, &[])?;
     let arguments = vec!["bench-rank".into(), serde_json::to_string(plan)?.into()];
     let job = |coordinator, token| Job {
         job: name.clone(),
-        ranks: vec![ranks],
+        ranks: counts,
         // This very binary, even if its file was replaced meanwhile: the agent's own.
         program: OsString::from("/proc/self/exe"),
         arguments,
@@ -108,8 +124,7 @@ async fn supervise(
     };
     let output = Output::new(results, io::stderr()).context("cannot start the output's thread")?;
     let running = async {
-        let reach = job::reach(Ssh::default(), START_LIMIT);
-        let fleet = Fleet::connect(&[Host::here()], &reach).await?;
+        let fleet = Fleet::connect(&listed.hosts, reach).await?;
         job::carry_out(fleet, &name, ranks, job, output, orders, START_LIMIT).await
     };
     tokio::select! {

@@ -27,6 +27,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, anyhow};
+use carole_launch::Listed;
+use carole_launch::request::Ranks;
 
 use self::join::Seat;
 pub(super) use self::launch::Launcher;
@@ -35,6 +37,7 @@ pub(super) use self::operation::Operation;
 pub(super) use self::plan::{Budget, Case, Plan};
 use self::report::Report;
 pub(super) use self::report::judge;
+use super::run::wrong_hosts;
 use crate::args::{BenchArguments, BenchRankArguments, TransportChoice};
 use crate::failure::Failure;
 
@@ -53,14 +56,22 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
                 .with_hint("threads of one process are started by -n"),
         );
     }
-    let plans: Vec<(usize, Plan)> = match &seat {
-        Some(seat) => vec![(seat.ranks, plan.for_ranks(seat.ranks)?)],
-        None => arguments
-            .ranks
-            .iter()
-            .map(|ranks| Ok((usize::from(*ranks), plan.for_ranks(usize::from(*ranks))?)))
-            .collect::<Result<_, Failure>>()?,
+    let listed = Listed::find(&arguments.place.hosts()).map_err(wrong_hosts)?;
+    let counts: Vec<usize> = match (&seat, &listed.slots) {
+        (Some(seat), _) => vec![seat.ranks],
+        (None, Some(slots)) if arguments.ranks.is_empty() => vec![slots.iter().sum()],
+        (None, None) if arguments.ranks.is_empty() => vec![2],
+        (None, _) => arguments.ranks.iter().copied().map(usize::from).collect(),
     };
+    for ranks in &counts {
+        listed
+            .counts(Ranks::Total(*ranks), false, &[])
+            .map_err(wrong_hosts)?;
+    }
+    let plans = counts
+        .into_iter()
+        .map(|ranks| Ok((ranks, plan.for_ranks(ranks)?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
     // The other ranks have nothing to draw.
     let prints = seat
         .as_ref()
@@ -69,7 +80,9 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     let report = Report::new(arguments.output, plot, std::io::stdout())?;
     let report = Arc::new(Mutex::new(report));
     let processes = seat.is_none() && plan.transport != TransportChoice::Memory;
-    let mut launcher = processes.then(Launcher::new).transpose()?;
+    let mut launcher = processes
+        .then(|| Launcher::new(listed, arguments.place.ssh()))
+        .transpose()?;
 
     for (ranks, plan) in &plans {
         if prints {

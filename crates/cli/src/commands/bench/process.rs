@@ -26,6 +26,8 @@ pub(super) struct Entrance {
     pub(super) job: String,
     pub(super) peer: PeerId,
     pub(super) rank: usize,
+    /// Where the others reach this rank; found out if nobody said.
+    pub(super) address: Option<IpAddr>,
 }
 
 impl Entrance {
@@ -43,12 +45,19 @@ impl Entrance {
             rank: variable("CAROLE_RANK")?
                 .parse()
                 .context("CAROLE_RANK is not a rank")?,
+            address: std::env::var("CAROLE_ADDRESS")
+                .ok()
+                .map(|address| address.parse().context("CAROLE_ADDRESS is no address"))
+                .transpose()?,
         })
     }
 
     /// Meets the others at the coordinator and forms the session with them.
     pub(super) fn session(&self, plan: &Plan) -> anyhow::Result<(Peer, Session)> {
-        let address = own_address(self.client.address())?;
+        let address = match self.address {
+            Some(address) => address,
+            None => own_address(self.client.address())?,
+        };
         let peer = Peer::bind(self.peer.clone(), &self.job, self.token.as_bytes(), address)?;
         let deadline = Instant::now() + MEETING_LIMIT;
         loop {

@@ -24,6 +24,9 @@ use self::choice::{choose, with_rules};
 use self::report::{Finding, Report};
 use self::target::Target;
 use self::times::Times;
+use carole_launch::Listed;
+use carole_launch::request::Ssh;
+
 use super::bench::{Budget, Launcher, Measurement, Plan, judge};
 use crate::args::TuneArguments;
 use crate::failure::Failure;
@@ -49,7 +52,7 @@ pub(crate) fn tune(arguments: &TuneArguments) -> Result<ExitCode, Failure> {
         .flat_map(|old| Job::all(*old, arguments.rounds, budget))
         .collect();
     let mut left: f64 = jobs.iter().map(|job| job.plan.expected_seconds()).sum();
-    let mut launcher = Launcher::new()?;
+    let mut launcher = Launcher::new(Listed::here(), Ssh::default())?;
     let mut report = Report::new(arguments.output, std::io::stdout());
     let mut new = Vec::with_capacity(old.len());
     let mut jobs = jobs.into_iter().peekable();
