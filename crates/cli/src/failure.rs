@@ -55,13 +55,20 @@ impl Failure {
         Self { details, ..self }
     }
 
+    /// The exit code.
+    #[cfg(test)]
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Tells the person and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         eprint!("{}", self.render(colours()));
         ExitCode::from(self.code)
     }
 
-    fn render(&self, colours: bool) -> String {
+    /// The lines that [`report`](Self::report) shows.
+    pub(crate) fn render(&self, colours: bool) -> String {
         let mut text = String::new();
         let mut line = |label: &str, colour: u8, what: &dyn Display| {
             let result = if colours {

@@ -1,11 +1,13 @@
 //! The carole command.
 //!
 //! It composes the other crates and decides nothing: arguments are parsed ([`args`]), logs are set
-//! up ([`logs`]), the command runs ([`commands`]), and what went wrong is told ([`failure`]).
+//! up ([`logs`]), the command runs ([`commands`]), and what went wrong is told ([`failure`]). The
+//! command lines of other launchers are read in [`fronts`].
 
 mod args;
 mod commands;
 mod failure;
+mod fronts;
 mod logs;
 
 use std::process::ExitCode;

@@ -12,7 +12,7 @@ use carole_plan::{HostList, PlanError};
 
 use crate::error::Error;
 use crate::fleet::{Destination, Facts, Host, Way};
-use crate::request::{BatchSystem, Hosts, Ranks};
+use crate::request::{BatchSystem, DefaultSlots, Hosts, Ranks};
 
 /// The first number that is a port and not a number of slots.
 const FIRST_PORT: u32 = 1024;
@@ -24,11 +24,14 @@ pub struct Listed {
     pub hosts: Vec<Host>,
     /// How many ranks each holds, if that was written; this machine alone holds any number.
     pub slots: Option<Vec<usize>>,
+    /// Of which hosts the number of slots was written.
+    written: Vec<bool>,
 }
 
 /// What is said of one host beside its spec.
 #[derive(Debug, Default)]
 struct Access {
+    slots: bool,
     user: Option<String>,
     port: Option<u16>,
 }
@@ -39,6 +42,7 @@ impl Listed {
         Self {
             hosts: vec![Host::here()],
             slots: None,
+            written: vec![true],
         }
     }
 
@@ -90,7 +94,10 @@ impl Listed {
                     Some(("port", port)) if port.parse::<u16>().is_ok() => {
                         one.port = port.parse().ok();
                     }
-                    _ => kept.push(word.to_owned()),
+                    other => {
+                        one.slots |= matches!(other, Some(("slots", _)));
+                        kept.push(word.to_owned());
+                    }
                 }
             }
             lines.push(kept.join(" "));
@@ -166,6 +173,7 @@ impl Listed {
     }
 
     fn new(list: &HostList, access: Vec<Access>) -> Self {
+        let written = access.iter().map(|access| access.slots).collect();
         let host = |(spec, access): (&carole_plan::HostSpec, Access)| {
             let name = spec.host().to_owned();
             let way = if access.user.is_none() && access.port.is_none() && is_here(&name) {
@@ -182,7 +190,23 @@ impl Listed {
         Self {
             hosts: list.iter().zip(access).map(host).collect(),
             slots: Some(list.iter().map(|spec| usize::from(spec.slots())).collect()),
+            written,
         }
+    }
+
+    /// The same with another number of slots where none was written.
+    #[must_use]
+    pub fn with_default(&self, default: DefaultSlots, facts: &[Facts]) -> Self {
+        let mut listed = self.clone();
+        for (index, slots) in listed.slots.iter_mut().flatten().enumerate() {
+            if !listed.written[index] {
+                *slots = match default {
+                    DefaultSlots::Number(number) => usize::from(number),
+                    DefaultSlots::Cores => facts.get(index).map_or(1, |facts| facts.cores),
+                };
+            }
+        }
+        listed
     }
 
     /// How many ranks each host gets.
@@ -259,7 +283,8 @@ fn split_access(text: &str) -> (String, Access) {
         }
         None => rest.to_owned(),
     };
-    (spec, Access { user, port })
+    let slots = spec[spec.rfind(']').map_or(0, |at| at + 1)..].contains(':');
+    (spec, Access { slots, user, port })
 }
 
 /// Whether a name is this machine's, as far as that is certain.
@@ -386,6 +411,17 @@ mod tests {
         assert_eq!(listed.hosts[2].way, ssh("c", Some("bob"), None));
         let error = Listed::from_file_text("a\n\na slots=x\n").unwrap_err();
         assert!(error.to_string().contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_number_of_slots_that_is_not_written_can_be_another() {
+        let facts = [8, 8, 8].map(|cores| Facts { cores, gpus: 0 });
+        let listed = Listed::from_file_text("a\nb slots=2\nc:3\n").unwrap();
+        let cores = listed.with_default(DefaultSlots::Cores, &facts);
+        assert_eq!(cores.slots.unwrap(), [8, 2, 3]);
+        let listed = Listed::from_list("a,b:1,[::5]:2222").unwrap();
+        let four = listed.with_default(DefaultSlots::Number(4), &facts);
+        assert_eq!(four.slots.unwrap(), [4, 1, 4]);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Request {
     pub name: Option<String>,
     /// Where it runs.
     pub hosts: Hosts,
+    /// How many slots a host has whose number is not written.
+    pub default_slots: DefaultSlots,
     /// How many ranks, and where.
     pub ranks: Ranks,
     /// More ranks than slots are allowed.
@@ -67,6 +69,7 @@ impl Default for Request {
         Self {
             name: None,
             hosts: Hosts::Here,
+            default_slots: DefaultSlots::default(),
             ranks: Ranks::Slots,
             oversubscribe: false,
             command: Vec::new(),
@@ -118,6 +121,21 @@ pub enum BatchSystem {
     Lsf,
     /// `CAROLE_HOSTS`, as after `-H`.
     Environment,
+}
+
+/// The slots of a host whose number is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultSlots {
+    /// This many.
+    Number(u16),
+    /// As many as the host has cores.
+    Cores,
+}
+
+impl Default for DefaultSlots {
+    fn default() -> Self {
+        Self::Number(1)
+    }
 }
 
 /// How many ranks there are.

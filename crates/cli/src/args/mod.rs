@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use tracing::Level;
 
 pub(crate) use self::bench::{
@@ -23,7 +23,7 @@ pub(crate) use self::bench::{
     TransportChoice,
 };
 pub(crate) use self::place::PlaceArguments;
-pub(crate) use self::run::RunArguments;
+pub(crate) use self::run::{RunArguments, job_name};
 pub(crate) use self::tune::TuneArguments;
 use crate::failure::Failure;
 
@@ -40,6 +40,18 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Start a program's ranks and watch them
     Run(Box<RunArguments>),
+    /// Run a torchrun command line
+    #[command(disable_help_flag = true)]
+    Torchrun(OthersWords),
+    /// Run a command line of Open MPI's mpirun
+    #[command(disable_help_flag = true)]
+    Mpirun(OthersWords),
+    /// Run a horovodrun command line
+    #[command(disable_help_flag = true)]
+    Horovodrun(OthersWords),
+    /// Run a kungfu-run command line
+    #[command(disable_help_flag = true)]
+    KungfuRun(OthersWords),
     /// Measure collectives, and check their results
     Bench(Box<BenchArguments>),
     Tune(TuneArguments),
@@ -57,6 +69,18 @@ pub(crate) enum Command {
     /// Be one rank of a benchmark (started by `carole bench`)
     #[command(hide = true)]
     BenchRank(BenchRankArguments),
+}
+
+/// The words of another launcher's command line, read by its own rules.
+#[derive(Debug, Args)]
+pub(crate) struct OthersWords {
+    /// What its own command takes
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "WORD"
+    )]
+    pub(crate) words: Vec<OsString>,
 }
 
 impl Command {

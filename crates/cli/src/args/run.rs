@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use carole_launch::EnvironmentSet;
-use carole_launch::request::{Binding, Network, OutputRequest, ParameterServers, Ranks, Request};
+use carole_launch::request::{
+    Binding, DefaultSlots, Network, OutputRequest, ParameterServers, Ranks, Request,
+};
 use clap::{Args, ValueEnum};
 
 use super::{PlaceArguments, duration};
@@ -106,6 +108,7 @@ impl RunArguments {
             name: self.name,
             hosts,
             ranks,
+            default_slots: DefaultSlots::default(),
             oversubscribe: self.oversubscribe,
             command: self.command,
             variables: variables.collect::<Result<_, _>>()?,
@@ -198,7 +201,7 @@ fn per_node(text: &str) -> Result<Ranks, String> {
     }
 }
 
-fn job_name(text: &str) -> Result<String, String> {
+pub(crate) fn job_name(text: &str) -> Result<String, String> {
     let plain = text
         .bytes()
         .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');

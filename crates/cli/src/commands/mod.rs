@@ -12,11 +12,16 @@ use std::process::ExitCode;
 
 use crate::args::Command;
 use crate::failure::Failure;
+use crate::fronts::{horovodrun, kungfu_run, mpirun, torchrun};
 
 /// Runs a command to its exit code.
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments),
+        Command::Torchrun(others) => run::launch(&torchrun::parse(&others.words, run::exists)?),
+        Command::Mpirun(others) => run::launch(&mpirun::parse(&others.words)?),
+        Command::Horovodrun(others) => run::launch(&horovodrun::parse(&others.words)?),
+        Command::KungfuRun(others) => run::launch(&kungfu_run::parse(&others.words)?),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Tune(arguments) => tune::tune(&arguments),
         Command::BenchRank(arguments) => bench::bench_rank(&arguments),

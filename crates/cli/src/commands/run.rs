@@ -39,6 +39,7 @@ pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
     // Before anything is started, as far as the hosts need not be asked.
     let unknown = vec![Facts { cores: 1, gpus: 1 }; listed.hosts.len()];
     listed
+        .with_default(request.default_slots, &unknown)
         .counts(request.ranks, request.oversubscribe, &unknown)
         .map_err(wrong_hosts)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -48,6 +49,12 @@ pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
         .map_err(Failure::new)?;
     let report = runtime.block_on(attempts(request, &listed, &variables))?;
     conclude(report)
+}
+
+/// Whether a program of this name can be run here.
+pub(super) fn exists(name: &str) -> bool {
+    let search = std::env::var_os("PATH");
+    program::find(name.as_ref(), search.as_deref()).is_ok()
 }
 
 /// Runs the job, and again after a failure while that is allowed.
@@ -96,8 +103,10 @@ async fn attempt(
             return Ok(Report { verdict: Some(verdict), ..Report::default() });
         }
     };
+    let facts = fleet.facts();
     let ranks = listed
-        .counts(request.ranks, request.oversubscribe, &fleet.facts())
+        .with_default(request.default_slots, &facts)
+        .counts(request.ranks, request.oversubscribe, &facts)
         .map_err(wrong_hosts)?;
     let size = ranks.iter().sum();
     if size == 0 {

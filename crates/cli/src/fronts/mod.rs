@@ -1,0 +1,42 @@
+//! The command lines of other launchers.
+//!
+//! `carole torchrun …`, `carole mpirun …`, `carole horovodrun …` and `carole kungfu-run …` take the
+//! words that the launcher of that name takes, read them by its rules and not by Carole's, and come
+//! to a [`Request`]. Each has a table of the launcher's flags ([`flag`]), which says of every one
+//! whether Carole honours it, accepts it because it does the same in another way, or refuses it. A
+//! flag that would change what runs is never ignored.
+//!
+//! Reading is pure: it opens no file, and what depends on the machine is passed in. Help is left
+//! out; the pages under `docs/how-to` have the flags, and a test compares them with the tables.
+
+mod flag;
+pub(crate) mod horovodrun;
+pub(crate) mod kungfu_run;
+pub(crate) mod mpirun;
+mod nearest;
+mod scan;
+#[cfg(test)]
+mod testing;
+pub(crate) mod torchrun;
+
+use carole_launch::request::{Request, StreamSet, Streams};
+
+/// What a flag is refused with that asks for a range of sizes.
+const ELASTIC: &str = "elastic sizes are not available yet";
+
+/// Gives the ranks a variable; the last value counts.
+fn set_variable(request: &mut Request, name: &str, value: Option<String>) {
+    request.variables.retain(|(other, _)| other != name);
+    request.variables.push((name.to_owned(), value));
+}
+
+/// Both streams of every rank.
+fn all_streams() -> Streams {
+    Streams {
+        others: StreamSet {
+            stdout: true,
+            stderr: true,
+        },
+        named: Vec::new(),
+    }
+}

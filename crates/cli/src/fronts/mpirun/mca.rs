@@ -1,0 +1,130 @@
+//! Open MPI's parameters, `--mca KEY VALUE`.
+//!
+//! mpirun hands them to the ranks as variables, and so does Carole; what is in them is between the
+//! ranks and their MPI. Two are about mpirun's own use of `ssh`, which is Carole's here.
+
+use std::path::PathBuf;
+
+use super::super::flag::Given;
+use super::super::set_variable;
+use super::Draft;
+use crate::failure::Failure;
+
+/// A parameter of Open MPI itself.
+pub(super) fn open_mpi(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
+    parameter(draft, given, "OMPI_MCA_")
+}
+
+/// A parameter of PRRTE, which starts the ranks.
+pub(super) fn runtime(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
+    parameter(draft, given, "PRTE_MCA_")
+}
+
+/// A parameter of PMIx, through which ranks learn of each other.
+pub(super) fn exchange(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
+    parameter(draft, given, "PMIX_MCA_")
+}
+
+fn parameter(draft: &mut Draft, given: &Given, prefix: &str) -> Result<(), Failure> {
+    let (key, value) = (given.text_at(0)?, given.text_at(1)?);
+    match key {
+        "plm_rsh_args" | "plm_ssh_args" => ssh(draft, given, value),
+        "plm_rsh_agent" | "plm_ssh_agent" if value == "ssh" => Ok(()),
+        "plm_rsh_agent" | "plm_ssh_agent" => Err(given.refused(
+            "Carole reaches hosts by ssh only",
+            "set what it needs in ~/.ssh/config",
+        )),
+        _ => {
+            let name = format!("{prefix}{key}");
+            set_variable(&mut draft.request, &name, Some(value.to_owned()));
+            Ok(())
+        }
+    }
+}
+
+/// Reads flags of `ssh`: those for which Carole has a word.
+fn ssh(draft: &mut Draft, given: &Given, flags: &str) -> Result<(), Failure> {
+    let unknown = || {
+        given.refused(
+            "Carole knows -p PORT, -i FILE, -l USER and -o OPTION",
+            "set the others in ~/.ssh/config",
+        )
+    };
+    let ssh = &mut draft.request.ssh;
+    let mut words = flags.split_whitespace();
+    while let Some(word) = words.next() {
+        let (flag, attached) = word.split_at_checked(2).ok_or_else(unknown)?;
+        let value = if attached.is_empty() {
+            words.next().ok_or_else(unknown)?
+        } else {
+            attached
+        };
+        match flag {
+            "-p" => ssh.port = Some(value.parse().map_err(|_| unknown())?),
+            "-i" => ssh.identity = Some(PathBuf::from(value)),
+            "-l" => ssh.user = Some(value.to_owned()),
+            "-o" => ssh.options.push(value.to_owned()),
+            _ => return Err(unknown()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use carole_launch::request::{Request, Ssh};
+
+    use super::super::super::testing::message;
+    use super::super::parse;
+    use super::*;
+
+    fn read(parameter: &[&str]) -> Result<Request, Failure> {
+        let words: Vec<_> = parameter.iter().chain(&["a"]).map(OsString::from).collect();
+        parse(&words)
+    }
+
+    fn variable(parameter: &[&str]) -> String {
+        let (name, value) = read(parameter).unwrap().variables.remove(0);
+        format!("{name}={}", value.unwrap())
+    }
+
+    #[test]
+    fn parameters_are_handed_to_the_ranks() {
+        let tcp = variable(&["--mca", "btl", "tcp,self"]);
+        assert_eq!(tcp, "OMPI_MCA_btl=tcp,self");
+        assert_eq!(variable(&["-gmca", "a", "1"]), "OMPI_MCA_a=1");
+        assert_eq!(variable(&["--prtemca", "a", "1"]), "PRTE_MCA_a=1");
+        assert_eq!(variable(&["--pmixmca", "a", "1"]), "PMIX_MCA_a=1");
+    }
+
+    #[test]
+    fn flags_of_ssh_are_carole_s_to_use() {
+        let flags = "-p 2222 -ikey -l me -o ConnectTimeout=5 -o StrictHostKeyChecking=no";
+        let request = read(&["--mca", "plm_rsh_args", flags]).unwrap();
+        let expected = Ssh {
+            user: Some("me".into()),
+            port: Some(2222),
+            identity: Some("key".into()),
+            options: vec!["ConnectTimeout=5".into(), "StrictHostKeyChecking=no".into()],
+            trust_any_host: false,
+        };
+        assert_eq!(request.ssh, expected);
+        assert!(request.variables.is_empty());
+        for flags in ["-X", "-p", "-p x", "host"] {
+            let message = message(read(&["--mca", "plm_rsh_args", flags]));
+            assert!(message.contains("Carole knows -p PORT"), "{message}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_reached_by_ssh_only() {
+        assert!(read(&["--mca", "plm_rsh_agent", "ssh"]).is_ok());
+        assert_eq!(
+            message(read(&["--mca", "plm_rsh_agent", "rsh"])),
+            "error: --mca plm_rsh_agent rsh: Carole reaches hosts by ssh only\n\
+             hint: set what it needs in ~/.ssh/config\n"
+        );
+    }
+}
