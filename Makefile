@@ -82,6 +82,6 @@ clean: ## Remove what was built; tools and peers in the user's cache stay
 
 .PHONY: tools
 tools:
-	@scripts/system-packages cc c++ venv
+	@scripts/system-packages cc c++ venv ip sshd tmux
 	@scripts/rust rustfmt clippy
 	@scripts/python-tools
