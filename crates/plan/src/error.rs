@@ -8,7 +8,9 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// What is wrong with a host list, a host file, a peer id, a graph or a topology.
+use crate::job::Backend;
+
+/// What is wrong with a host list, a host file, a peer id, a graph, a topology or a job file.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -198,6 +200,35 @@ pub enum PlanError {
         expected: usize,
     },
 
+    /// A job file is wrong in one place.
+    #[error("{} {problem}{}", place(path), on_line(*line))]
+    JobField {
+        /// The field, such as `spec.roles.worker.replicas`; empty for the file as a whole.
+        path: String,
+        /// What is wrong with it.
+        problem: FieldProblem,
+        /// Where it is in the file, counted from 1, if it came from a file.
+        line: Option<usize>,
+    },
+
+    /// A text is not the name, the quantity or the span of time that it should be.
+    #[error("found {found:?}, expected {expected}")]
+    JobPart {
+        /// What was found, shortened.
+        found: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+
+    /// A job asks for what a backend does not do in this version.
+    #[error("the {backend} backend does not honour {}", fields.join(", "))]
+    JobUnsupported {
+        /// The backend.
+        backend: Backend,
+        /// The fields, each with the use that is not honoured where another one is.
+        fields: Vec<String>,
+    },
+
     /// A latency that no link can have.
     #[error("latency matrix: row {row}, column {column} is {found}, expected a finite number >= 0")]
     Latency {
@@ -247,6 +278,98 @@ impl fmt::Display for GraphKind {
             Self::Broadcast => write!(f, "broadcast graph"),
         }
     }
+}
+
+/// What is wrong with a field of a job file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldProblem {
+    /// There is no such field, or no such role.
+    UnknownName {
+        /// What it is not: `a field`, `a role of AllReduce`.
+        what: String,
+        /// The known name that was most likely meant.
+        nearest: Option<&'static str>,
+        /// The known names.
+        known: &'static [&'static str],
+    },
+    /// The value is none of the names that it may be.
+    UnknownValue {
+        /// What was found, shortened.
+        found: String,
+        /// The known name that was most likely meant.
+        nearest: Option<&'static str>,
+        /// The known names.
+        known: &'static [&'static str],
+    },
+    /// The field must be there and is not.
+    Missing,
+    /// The field is there twice.
+    Twice {
+        /// The line on which it was given first.
+        first: usize,
+    },
+    /// The value is not what it should be.
+    Value {
+        /// What was found, shortened.
+        found: String,
+        /// What would have been right.
+        expected: String,
+    },
+    /// Something else, in words that go on after the field's path.
+    Other {
+        /// What it is.
+        problem: String,
+    },
+}
+
+impl fmt::Display for FieldProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownName {
+                what,
+                nearest,
+                known,
+            } => match nearest {
+                Some(nearest) => write!(f, "is not {what}; did you mean {nearest}?"),
+                None => write!(f, "is not {what}, expected {}", one_of(known)),
+            },
+            Self::UnknownValue {
+                found,
+                nearest,
+                known,
+            } => match nearest {
+                Some(nearest) => write!(f, "is {found:?}; did you mean {nearest}?"),
+                None => write!(f, "is {found:?}, expected {}", one_of(known)),
+            },
+            Self::Missing => write!(f, "is missing"),
+            Self::Twice { first } => write!(f, "is given twice, first on line {first}"),
+            Self::Value { found, expected } => write!(f, "is {found}, expected {expected}"),
+            Self::Other { problem } => f.write_str(problem),
+        }
+    }
+}
+
+/// `a`, or `a or b`, or `one of a, b, c`.
+pub(crate) fn one_of(names: &[&str]) -> String {
+    match names {
+        [name] => (*name).to_owned(),
+        [first, second] => format!("{first} or {second}"),
+        names => format!("one of {}", names.join(", ")),
+    }
+}
+
+fn place(path: &str) -> &str {
+    if path.is_empty() {
+        "the job file"
+    } else {
+        path
+    }
+}
+
+fn on_line(line: Option<usize>) -> String {
+    line.map(|line| format!(" (line {line})"))
+        .unwrap_or_default()
 }
 
 /// The longest piece of foreign text that an error repeats, in characters.

@@ -1,10 +1,11 @@
-//! Values and decisions of Carole: ids, host specs, graphs, topologies and membership.
+//! Values and decisions of Carole: ids, host specs, graphs, topologies, membership and job files.
 //!
 //! - [`host`], [`host_list`] and [`hostfile`]: which hosts there are, and which rank goes where.
 //! - [`peer`], [`layout`] and [`membership`]: who takes part, which of them share a host, and where
 //!   they are reached.
 //! - [`graph`], [`topology`] and [`spanning_tree`]: along which links values are combined.
 //! - [`table`]: which algorithm for which size and shape.
+//! - [`job`]: what a person submits, as written in a job file.
 //! - [`error`]: what can be wrong with any of it.
 //!
 //! Everything is a pure function of its inputs: all ranks that hold the same inputs come to the
@@ -17,17 +18,21 @@ pub mod graph;
 pub mod host;
 pub mod host_list;
 pub mod hostfile;
+pub mod job;
 pub mod layout;
 pub mod membership;
+mod nearest;
 pub mod peer;
 pub mod spanning_tree;
 pub mod table;
 pub mod topology;
+mod yaml;
 
 pub use error::PlanError;
 pub use graph::Graph;
 pub use host::HostSpec;
 pub use host_list::{HostList, Placement};
+pub use job::{Backend, JobSpec};
 pub use layout::{HostLayout, Position};
 pub use membership::{Endpoint, Generation, Member, Membership};
 pub use peer::{PeerId, PeerList};
