@@ -14,6 +14,7 @@ use carole_plan::PeerId;
 use serde_json::json;
 
 use crate::place::Place;
+use crate::role::{Role, Roles, Task};
 
 /// Which variables a process gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,8 +37,10 @@ type Named = (&'static str, OsString);
 pub struct RankEnvironment<'a> {
     /// The job's name.
     pub job: &'a str,
-    /// The role the rank belongs to.
-    pub role: &'a str,
+    /// The processes of the job by role.
+    pub roles: &'a Roles,
+    /// Which of them this is.
+    pub task: Task,
     /// Where the rank stands.
     pub place: Place,
     /// Who it is.
@@ -56,9 +59,9 @@ pub struct RankEnvironment<'a> {
     pub master: &'a str,
     /// A port of rank 0's host that was reserved for them.
     pub master_port: u16,
-    /// For each rank an address and a port reserved there, `HOST:PORT`, for frameworks whose
+    /// For each process an address and a port reserved there, `HOST:PORT`, for frameworks whose
     /// processes all listen.
-    pub workers: &'a [String],
+    pub addresses: &'a [String],
 }
 
 impl RankEnvironment<'_> {
@@ -94,7 +97,7 @@ impl RankEnvironment<'_> {
             ("CAROLE_LOCAL_RANK", number(local_rank)),
             ("CAROLE_LOCAL_SIZE", number(local_size)),
             ("CAROLE_HOST_RANK", number(host_rank)),
-            ("CAROLE_ROLE", self.role.into()),
+            ("CAROLE_ROLE", self.task.role.name().into()),
             ("CAROLE_GENERATION", number(self.generation)),
             ("CAROLE_RESTART", number(self.restart)),
             // Nobody reads progress yet; a program may write it all the same.
@@ -121,7 +124,7 @@ impl RankEnvironment<'_> {
             ("GROUP_RANK", number(host_rank)),
             ("GROUP_WORLD_SIZE", number(hosts)),
             ("ROLE_RANK", number(rank)),
-            ("ROLE_NAME", self.role.into()),
+            ("ROLE_NAME", self.task.role.name().into()),
             ("ROLE_WORLD_SIZE", number(size)),
             ("MASTER_ADDR", self.master.into()),
             ("MASTER_PORT", number(self.master_port)),
@@ -173,15 +176,22 @@ impl RankEnvironment<'_> {
         ]
     }
 
-    /// `TF_CONFIG` for a job whose ranks are all workers: worker 0 is the chief.
+    /// `TF_CONFIG`: the addresses by role, and what this process is. Where there is no chief, worker
+    /// 0 is. An evaluator is outside the cluster.
     fn tensorflow(&self) -> Vec<Named> {
+        let mut cluster = serde_json::Map::new();
+        for (role, range) in self.roles.ranges() {
+            if role != Role::Evaluator && !range.is_empty() {
+                cluster.insert(role.name().into(), json!(self.addresses[range]));
+            }
+        }
         let config = json!({
-            "cluster": { "worker": self.workers },
-            "task": { "type": "worker", "index": self.place.rank },
+            "cluster": cluster,
+            "task": { "type": self.task.role.name(), "index": self.task.index },
         });
         vec![
             ("TF_CONFIG", config.to_string().into()),
-            ("NUM_WORKERS", number(self.place.size)),
+            ("NUM_WORKERS", number(self.roles.worker_count())),
         ]
     }
 }
@@ -205,9 +215,11 @@ mod tests {
             slot: 1,
             incarnation: 0xfab,
         };
+        let roles = Roles::workers(6);
         let environment = RankEnvironment {
             job: "digits",
-            role: "worker",
+            roles: &roles,
+            task: roles.task(4),
             place: Place {
                 rank: 4,
                 size: 6,
@@ -226,7 +238,7 @@ mod tests {
             max_restarts: 3,
             master: "10.0.0.1",
             master_port: 29500,
-            workers: &workers,
+            addresses: &workers,
         };
         let variables = environment.variables(set);
         let count = variables.len();
@@ -278,6 +290,49 @@ mod tests {
         assert_eq!(config["cluster"]["worker"].as_array().unwrap().len(), 6);
         assert_eq!(config["cluster"]["worker"][4], "10.0.0.1:7004");
         assert_eq!(config["task"], json!({ "type": "worker", "index": 4 }));
+    }
+
+    #[test]
+    fn tf_config_has_every_role_but_the_evaluator() {
+        let roles = Roles::with_servers(1, true, 2, true);
+        let addresses: Vec<String> = (0..5).map(|n| format!("10.0.0.1:{n}")).collect();
+        let peer = PeerId::new("a", 0, 1);
+        let of = |number: usize| {
+            let environment = RankEnvironment {
+                job: "digits",
+                roles: &roles,
+                task: roles.task(number),
+                place: Place::on_one_host(number, 5),
+                peer: &peer,
+                coordinator: "http://10.0.0.1:4000",
+                token_file: Path::new("/token"),
+                generation: 1,
+                restart: 0,
+                max_restarts: 0,
+                master: "10.0.0.1",
+                master_port: 29500,
+                addresses: &addresses,
+            };
+            let variables = environment.variables(EnvironmentSet::All);
+            let config = variables
+                .iter()
+                .find(|(name, _)| name == "TF_CONFIG")
+                .unwrap();
+            serde_json::from_str::<serde_json::Value>(config.1.to_str().unwrap()).unwrap()
+        };
+        let cluster = json!({
+            "ps": ["10.0.0.1:0"],
+            "chief": ["10.0.0.1:1"],
+            "worker": ["10.0.0.1:2", "10.0.0.1:3"],
+        });
+        assert_eq!(
+            of(3),
+            json!({"cluster": cluster, "task": {"type": "worker", "index": 1}})
+        );
+        assert_eq!(
+            of(4),
+            json!({"cluster": cluster, "task": {"type": "evaluator", "index": 0}})
+        );
     }
 
     #[test]

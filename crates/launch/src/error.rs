@@ -90,14 +90,14 @@ pub enum Error {
     },
     /// A host list that is wrong.
     #[error(transparent)]
-    Hostlist(PlanError),
+    Hostlist(Box<PlanError>),
     /// A host file that is wrong.
     #[error("{}: {source}", path.display())]
     Hostfile {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: PlanError,
+        source: Box<PlanError>,
     },
     /// A host file that cannot be read.
     #[error("cannot read the host file {}", path.display())]

@@ -71,7 +71,7 @@ impl Listed {
             specs.push(spec);
             access.push(one);
         }
-        let list: HostList = specs.join(",").parse().map_err(Error::Hostlist)?;
+        let list: HostList = specs.join(",").parse().map_err(wrong)?;
         Ok(Self::new(&list, access))
     }
 
@@ -103,7 +103,7 @@ impl Listed {
             lines.push(kept.join(" "));
             access.push(one);
         }
-        let list = HostList::from_host_file(&lines.join("\n")).map_err(Error::Hostlist)?;
+        let list = HostList::from_host_file(&lines.join("\n")).map_err(wrong)?;
         Ok(Self::new(&list, access))
     }
 
@@ -234,11 +234,15 @@ impl Listed {
     }
 }
 
+fn wrong(error: PlanError) -> Error {
+    Error::Hostlist(Box::new(error))
+}
+
 /// Fills the slots in order; what is left over goes round again if that is allowed.
 fn fill(slots: &[usize], total: usize, oversubscribe: bool) -> Result<Vec<usize>, Error> {
     let all: usize = slots.iter().sum();
     if total > all && !oversubscribe {
-        return Err(Error::Hostlist(PlanError::NotEnoughSlots {
+        return Err(wrong(PlanError::NotEnoughSlots {
             ranks: total,
             slots: all,
         }));

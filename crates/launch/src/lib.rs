@@ -35,6 +35,7 @@ mod process;
 pub mod program;
 pub mod random;
 pub mod request;
+pub mod role;
 pub mod supervision;
 
 pub use environment::{EnvironmentSet, Variable};
@@ -45,4 +46,5 @@ pub use hosts::Listed;
 pub use interrupt::{Interrupt, forward_interrupts};
 pub use output::Output;
 pub use place::Place;
+pub use role::{Role, Roles};
 pub use supervision::Verdict;

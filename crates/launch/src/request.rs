@@ -156,7 +156,7 @@ pub enum Ranks {
 }
 
 /// What `ParameterServer` jobs have beside workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterServers {
     /// How many parameter servers; none makes the job an all-reduce one.
     pub servers: usize,
@@ -164,6 +164,12 @@ pub struct ParameterServers {
     pub chief: bool,
     /// One more task, which evaluates.
     pub evaluator: bool,
+    /// What parameter servers run, if it is not what workers run.
+    pub server_command: Option<Vec<OsString>>,
+    /// What the chief runs, if it is not what workers run.
+    pub chief_command: Option<Vec<OsString>>,
+    /// What the evaluator runs, if it is not what workers run.
+    pub evaluator_command: Option<Vec<OsString>>,
 }
 
 /// How hosts are reached.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::role::Roles;
 
 /// How long killed processes may take to disappear before they are given up.
 const ABANDON: Duration = Duration::from_secs(2);
@@ -39,6 +40,8 @@ pub enum Verdict {
     Failed {
         /// Which rank.
         rank: usize,
+        /// What it is called: `rank 2`, `ps 0`.
+        name: String,
         /// On which host, where there are several.
         host: Option<String>,
         /// How it ended.
@@ -67,12 +70,13 @@ impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Failed {
-                rank,
+                name,
                 host,
                 exit,
                 after,
+                ..
             } => {
-                write!(f, "rank {rank} ")?;
+                write!(f, "{name} ")?;
                 if let Some(host) = host {
                     write!(f, "on {host} ")?;
                 }
@@ -97,6 +101,9 @@ enum Stage {
 #[derive(Debug)]
 pub struct Supervision {
     running: BTreeSet<usize>,
+    roles: Roles,
+    /// Those that go on until they are stopped.
+    attendants: BTreeSet<usize>,
     /// The ranks' hosts; empty where there is one only.
     hosts: Vec<String>,
     grace: Duration,
@@ -109,6 +116,8 @@ impl Supervision {
     pub fn new(size: usize, grace: Duration) -> Self {
         Self {
             running: (0..size).collect(),
+            roles: Roles::workers(size),
+            attendants: BTreeSet::new(),
             hosts: Vec::new(),
             grace,
             stage: Stage::Running,
@@ -120,6 +129,14 @@ impl Supervision {
     #[must_use]
     pub fn on_hosts(mut self, hosts: Vec<String>) -> Self {
         self.hosts = hosts;
+        self
+    }
+
+    /// Tells what ranks are, and lets those that attend to others end with them.
+    #[must_use]
+    pub fn with_roles(mut self, roles: Roles) -> Self {
+        self.roles = roles;
+        self.attendants = roles.attendants().into_iter().collect();
         self
     }
 
@@ -146,11 +163,15 @@ impl Supervision {
     /// A rank's process ended.
     pub fn exited(&mut self, now: Duration, rank: usize, exit: Exit) -> Vec<Action> {
         self.running.remove(&rank);
-        if exit.success() || self.stage != Stage::Running {
+        if self.stage != Stage::Running {
             return Vec::new();
+        }
+        if exit.success() {
+            return self.dismiss_attendants(now);
         }
         let verdict = Verdict::Failed {
             rank,
+            name: self.roles.describe(rank),
             host: self.hosts.get(rank).cloned(),
             exit,
             after: now,
@@ -218,6 +239,17 @@ impl Supervision {
     /// Output that is still being written is given up only for a person who interrupted.
     fn may_abandon(&self) -> bool {
         !self.running.is_empty() || matches!(self.verdict, Some(Verdict::Interrupted(_)))
+    }
+
+    /// When only attendants are left, they have nothing to attend to.
+    fn dismiss_attendants(&mut self, now: Duration) -> Vec<Action> {
+        if self.running.is_empty() || !self.running.is_subset(&self.attendants) {
+            return Vec::new();
+        }
+        self.stage = Stage::Stopping {
+            kill_at: now.saturating_add(self.grace),
+        };
+        vec![Action::Terminate("the others have ended well".into())]
     }
 
     fn stop(&mut self, now: Duration, verdict: Verdict, reason: String) -> Vec<Action> {
@@ -348,6 +380,26 @@ mod tests {
             job.interrupt(at(0), interrupt);
             assert_eq!(job.verdict().unwrap().exit_code(), code);
         }
+    }
+
+    #[test]
+    fn servers_end_with_the_workers_they_serve() {
+        let roles = Roles::with_servers(1, false, 2, false);
+        let mut job = Supervision::new(3, GRACE).with_roles(roles);
+        assert!(job.exited(at(1), 1, Exit::Code(0)).is_empty());
+        let actions = job.exited(at(2), 2, Exit::Code(0));
+        assert_eq!(
+            actions,
+            [Action::Terminate("the others have ended well".into())]
+        );
+        assert!(job.exited(at(3), 0, Exit::Signal(15)).is_empty());
+        assert_eq!(job.verdict(), None);
+        let mut job = Supervision::new(3, GRACE).with_roles(roles);
+        job.exited(at(1), 0, Exit::Code(3));
+        assert_eq!(
+            job.verdict().unwrap().to_string(),
+            "ps 0 exited with code 3 after 1.0 s"
+        );
     }
 
     #[test]

@@ -20,9 +20,18 @@ use crate::failure::Failure;
 /// first Ctrl-C asks the ranks to end, the second kills them. Hosts are reached by ssh and need
 /// nothing installed but its server.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RunArguments {
+    /// A job file (job.yaml) instead of a program
+    #[arg(
+        value_name = "JOB.yaml",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    pub(crate) job: Option<PathBuf>,
+
     /// How many ranks to start; one for each slot of the hosts by default
-    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks)]
+    #[arg(short = 'n', long = "ranks", alias = "workers", value_name = "N", value_parser = ranks)]
     pub(crate) ranks: Option<u16>,
 
     /// How many ranks to start on every host: a number, `cpu`, `gpu` or `auto`
@@ -89,8 +98,28 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) grace: Duration,
 
+    /// Parameter servers beside the ranks, which are then the workers
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "ranks")]
+    pub(crate) ps: u16,
+
+    /// A chief beside the workers
+    #[arg(long, requires = "ps")]
+    pub(crate) chief: bool,
+
+    /// An evaluator beside the workers
+    #[arg(long, requires = "ps")]
+    pub(crate) evaluator: bool,
+
+    /// Let the installed MPI start the ranks and wire them up
+    #[arg(long)]
+    pub(crate) mpi: bool,
+
+    /// Stop the job after this long
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) deadline: Option<Duration>,
+
     /// The program and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -98,8 +127,9 @@ impl RunArguments {
     /// What is asked for.
     pub(crate) fn into_request(self) -> Result<Request, Failure> {
         let hosts = self.place.hosts();
+        let others = usize::from(self.ps) + usize::from(self.chief) + usize::from(self.evaluator);
         let ranks = match (self.ranks, self.nproc_per_node) {
-            (Some(ranks), _) => Ranks::Total(usize::from(ranks)),
+            (Some(ranks), _) => Ranks::Total(usize::from(ranks) + others),
             (None, Some(per_node)) => per_node,
             (None, None) => Ranks::Slots,
         };
@@ -116,7 +146,12 @@ impl RunArguments {
                 EnvironmentChoice::All => EnvironmentSet::All,
                 EnvironmentChoice::None => EnvironmentSet::Carole,
             },
-            parameter_servers: ParameterServers::default(),
+            parameter_servers: ParameterServers {
+                servers: self.ps.into(),
+                chief: self.chief,
+                evaluator: self.evaluator,
+                ..ParameterServers::default()
+            },
             folder: self.workdir,
             sync: None,
             setup: self.setup,
@@ -129,11 +164,11 @@ impl RunArguments {
             output: OutputRequest::default(),
             bind: self.bind.into(),
             isolate_gpus: self.isolate_gpus,
-            mpi: false,
+            mpi: self.mpi,
             max_restarts: self.max_restarts,
             start_timeout: self.timeout_start,
             grace: self.grace,
-            deadline: None,
+            deadline: self.deadline,
             table: self.table,
             timeline: None,
         })

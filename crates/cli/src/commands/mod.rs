@@ -3,6 +3,8 @@
 mod agent;
 mod bench;
 mod job;
+mod job_file;
+mod mpi;
 mod run;
 mod table;
 mod tune;

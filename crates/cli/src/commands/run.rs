@@ -7,15 +7,17 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use carole_launch::fleet::Way;
 use carole_launch::random::random_word;
-use carole_launch::request::Request;
+use carole_launch::request::{ParameterServers, Request};
 use carole_launch::{
-    Error, Facts, Fleet, Job, Listed, Order, Output, Report, Variable, Verdict, forward_interrupts,
-    program,
+    Error, Facts, Fleet, Job, Listed, Order, Output, Report, Role, Roles, Variable, Verdict,
+    forward_interrupts, program,
 };
+use carole_plan::PlanError;
 use tracing::warn;
 
 use super::job::{self, Orders};
-use super::table;
+use super::job_file;
+use super::{mpi, table};
 use crate::args::RunArguments;
 use crate::failure::Failure;
 
@@ -25,11 +27,18 @@ const TABLE: &str = "CAROLE_TABLE";
 const TIMELINE: &str = "CAROLE_TIMELINE";
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
-    launch(&arguments.into_request()?)
+    let request = match arguments.job.clone() {
+        Some(path) => job_file::read(&path, arguments)?,
+        None => arguments.into_request()?,
+    };
+    launch(&request)
 }
 
 /// Carries a request out, whichever command line it came from.
 pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
+    if request.mpi {
+        return launch(&mpi::under_mpirun(request)?);
+    }
     let listed = Listed::find(&request.hosts).map_err(wrong_hosts)?;
     if listed.hosts.iter().any(|host| host.way == Way::Here) && request.folder.is_none() {
         let search = std::env::var_os("PATH");
@@ -113,12 +122,13 @@ async fn attempt(
         return Err(Failure::usage(anyhow!("the hosts have room for no rank"))
             .with_hint("-n N says how many ranks there are"));
     }
-    let mut command = request.command.iter().cloned();
+    let roles = roles(request, size)?;
     let job = |coordinator, token| Job {
         job: name.to_owned(),
         ranks,
-        program: command.next().unwrap_or_default(),
-        arguments: command.collect(),
+        roles,
+        command: request.command.clone(),
+        commands: commands(request),
         environment: request.environment,
         variables: variables.to_vec(),
         folder: folder(request, listed),
@@ -150,6 +160,40 @@ async fn attempt(
         Ok(error) => failed_start(error),
         Err(error) => Failure::new(error),
     })
+}
+
+/// What the processes of a job are, of which there are `size`.
+fn roles(request: &Request, size: usize) -> Result<Roles, Failure> {
+    let ParameterServers {
+        servers,
+        chief,
+        evaluator,
+        ..
+    } = request.parameter_servers;
+    let others = servers + usize::from(chief) + usize::from(evaluator);
+    if others == 0 {
+        return Ok(Roles::workers(size));
+    }
+    match size.checked_sub(others) {
+        Some(workers) if workers > 0 => Ok(Roles::with_servers(servers, chief, workers, evaluator)),
+        _ => Err(Failure::usage(anyhow!(
+            "{size} processes leave none for workers beside {others} others"
+        ))
+        .with_hint("--workers N says how many workers there are")),
+    }
+}
+
+/// What roles run that do not run what workers run.
+fn commands(request: &Request) -> Vec<(Role, Vec<OsString>)> {
+    let others = &request.parameter_servers;
+    [
+        (Role::Server, &others.server_command),
+        (Role::Chief, &others.chief_command),
+        (Role::Evaluator, &others.evaluator_command),
+    ]
+    .into_iter()
+    .filter_map(|(role, command)| Some((role, command.clone()?)))
+    .collect()
 }
 
 /// Where ranks start: what the person said, else on other hosts the same folder as here.
@@ -202,8 +246,8 @@ fn conclude(report: Report) -> Result<ExitCode, Failure> {
     };
     let failure = Failure::new(anyhow!("{verdict}")).with_code(code);
     Err(match verdict {
-        Verdict::Failed { rank, .. } if !report.last_lines.is_empty() => {
-            let title = format!("last lines of rank {rank}:");
+        Verdict::Failed { name, .. } if !report.last_lines.is_empty() => {
+            let title = format!("last lines of {name}:");
             let lines = report
                 .last_lines
                 .into_iter()
@@ -241,7 +285,7 @@ pub(super) fn failed_start(error: Error) -> Failure {
 /// A host list that is wrong is a mistake on the command line.
 pub(super) fn wrong_hosts(error: Error) -> Failure {
     let hint = match &error {
-        Error::Hostlist(carole_plan::PlanError::NotEnoughSlots { .. }) => {
+        Error::Hostlist(error) if matches!(**error, PlanError::NotEnoughSlots { .. }) => {
             "give hosts more slots (a:8), or pass --oversubscribe"
         }
         Error::HostfileRead { .. } => "is the path right, seen from this folder?",

@@ -46,11 +46,11 @@ impl Ranks {
         frames: &mpsc::Sender<Vec<u8>>,
         drained: &mpsc::UnboundedSender<usize>,
     ) -> Result<Vec<i32>, NotStarted> {
-        let program = OsString::from(start.program);
-        let arguments: Vec<OsString> = start.arguments.into_iter().map(Into::into).collect();
         let mut pids = Vec::with_capacity(start.ranks.len());
         for one in start.ranks {
             let rank = one.rank;
+            let program = OsString::from(one.program);
+            let arguments: Vec<OsString> = one.arguments.into_iter().map(Into::into).collect();
             let variables = one.variables.into_iter();
             let process = Process::start(&Launch {
                 program: &program,

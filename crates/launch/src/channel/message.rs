@@ -46,8 +46,6 @@ pub(crate) struct Prepare {
 /// The ranks to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Start {
-    pub(crate) program: Word,
-    pub(crate) arguments: Vec<Word>,
     pub(crate) ranks: Vec<RankStart>,
     /// How long ranks may take to end when the launcher is gone.
     pub(crate) grace: Duration,
@@ -57,6 +55,8 @@ pub(crate) struct Start {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RankStart {
     pub(crate) rank: usize,
+    pub(crate) program: Word,
+    pub(crate) arguments: Vec<Word>,
     pub(crate) variables: Vec<(String, Word)>,
     /// The cores that it is bound to; any if empty.
     pub(crate) cores: Vec<usize>,

@@ -41,6 +41,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::request::{Binding, Ssh};
+use crate::role::{Role, Roles};
 use crate::supervision::{Action, Supervision, Verdict};
 use screen::Screen;
 
@@ -67,12 +68,14 @@ pub struct Reach {
 pub struct Job {
     /// The job's name.
     pub job: String,
-    /// How many ranks on each host, in the hosts' order.
+    /// How many processes on each host, in the hosts' order.
     pub ranks: Vec<usize>,
-    /// The program every rank runs.
-    pub program: OsString,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
+    /// What they are.
+    pub roles: Roles,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The same for roles that run another.
+    pub commands: Vec<(Role, Vec<OsString>)>,
     /// Which variables the ranks get.
     pub environment: EnvironmentSet,
     /// Further variables, the same for all ranks.
@@ -102,9 +105,15 @@ pub struct Job {
 }
 
 impl Job {
-    /// How many ranks there are.
+    /// How many processes there are.
     pub fn size(&self) -> usize {
         self.ranks.iter().sum()
+    }
+
+    /// What processes of a role run.
+    fn command_of(&self, role: Role) -> &[OsString] {
+        let own = self.commands.iter().find(|(of, _)| *of == role);
+        own.map_or(&self.command, |(_, command)| command)
     }
 }
 
@@ -246,8 +255,10 @@ impl Fleet {
         info!(job = job.job, size = job.size(), "ranks started");
 
         let hosts = self.rank_hosts(&ranks);
-        let mut screen = Screen::new(job.size(), &hosts, &output);
-        let mut supervision = Supervision::new(job.size(), job.grace).on_hosts(hosts);
+        let mut screen = Screen::new(&job.roles, &hosts, &output);
+        let mut supervision = Supervision::new(job.size(), job.grace)
+            .on_hosts(hosts)
+            .with_roles(job.roles);
         // Ranks of which something may be left, or to be printed.
         let mut open: BTreeSet<usize> = (0..job.size()).collect();
         let (links, mut events) = self.listen();
@@ -433,7 +444,9 @@ impl Fleet {
                     return Err(Error::Spawn {
                         rank,
                         host: member.host.name.clone(),
-                        program: job.program.to_string_lossy().into_owned(),
+                        program: job.command_of(job.roles.task(rank).role)[0]
+                            .to_string_lossy()
+                            .into_owned(),
                         problem,
                     });
                 }

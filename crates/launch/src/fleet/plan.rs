@@ -15,9 +15,6 @@ use crate::place::Place;
 use crate::random::random_incarnation;
 use crate::request::Binding;
 
-/// The role of ranks that were given no other.
-const ROLE: &str = "worker";
-
 /// What a host has prepared, as its ranks see it.
 pub(super) struct Prepared {
     pub(super) address: IpAddr,
@@ -57,7 +54,7 @@ pub(super) fn starts(
     let master = &prepared[0];
     // The first host's last port is the master's.
     let master_port = job.master_port.or(master.ports.last().copied());
-    let workers: Vec<String> = ranks
+    let addresses: Vec<String> = ranks
         .iter()
         .zip(prepared)
         .flat_map(|(ranks, host)| {
@@ -81,12 +78,15 @@ pub(super) fn starts(
                 local as u16,
                 random_incarnation()?,
             );
+            let task = job.roles.task(rank);
             let environment = RankEnvironment {
                 job: &job.job,
-                role: ROLE,
+                roles: &job.roles,
+                task,
                 place: Place {
-                    rank,
-                    size: position.size,
+                    // In a job of several roles, ranks count within the role.
+                    rank: task.index,
+                    size: task.size,
                     local_rank: position.local_rank,
                     local_size: position.local_size,
                     host_rank: position.host_rank,
@@ -102,7 +102,7 @@ pub(super) fn starts(
                 max_restarts: job.max_restarts,
                 master: &master.address.to_string(),
                 master_port: master_port.unwrap_or_default(),
-                workers: &workers,
+                addresses: &addresses,
             };
             let mut variables = environment.variables(job.environment);
             if several {
@@ -123,8 +123,12 @@ pub(super) fn starts(
                 variables.push(("CUDA_VISIBLE_DEVICES".into(), list.join(",").into()));
             }
             variables.extend(job.variables.iter().cloned());
+            let words = job.command_of(task.role);
+            let mut words = words.iter().map(|word| Word::from(word.as_os_str()));
             rank_starts.push(RankStart {
                 rank,
+                program: words.next().unwrap_or_else(|| Word::Text(String::new())),
+                arguments: words.collect(),
                 variables: variables
                     .into_iter()
                     .map(|(name, value)| (name.into_owned(), Word::from(value.as_os_str())))
@@ -133,12 +137,6 @@ pub(super) fn starts(
             });
         }
         starts.push(Start {
-            program: Word::from(job.program.as_os_str()),
-            arguments: job
-                .arguments
-                .iter()
-                .map(|word| Word::from(word.as_os_str()))
-                .collect(),
             ranks: rank_starts,
             grace: job.grace,
         });

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::lines::{LineSplitter, Tail};
 use crate::output::{Output, Piece, Stream};
+use crate::role::Roles;
 
 /// The lines of all ranks, each with whose it is in front.
 pub(super) struct Screen {
@@ -21,12 +22,23 @@ struct Lines {
 
 impl Screen {
     /// `hosts` names every rank's host, or nobody's where there is one only.
-    pub(super) fn new(size: usize, hosts: &[String], output: &Output) -> Self {
-        let width = size.saturating_sub(1).to_string().len();
+    pub(super) fn new(roles: &Roles, hosts: &[String], output: &Output) -> Self {
+        let size = roles.size();
+        let name = |number: usize| {
+            if roles.are_equal() {
+                number.to_string()
+            } else {
+                roles.describe(number)
+            }
+        };
+        let width = (0..size)
+            .map(|number| name(number).len())
+            .max()
+            .unwrap_or(1);
         let longest = hosts.iter().map(String::len).max().unwrap_or(0);
         let prefix = |rank: usize| match hosts.get(rank) {
-            Some(host) => format!("{rank:>width$}@{host:<longest$}| "),
-            None => format!("{rank:>width$}| "),
+            Some(host) => format!("{:>width$}@{host:<longest$}| ", name(rank)),
+            None => format!("{:>width$}| ", name(rank)),
         };
         let ranks = (0..size).map(|rank| Lines {
             prefix: prefix(rank).into_bytes().into(),

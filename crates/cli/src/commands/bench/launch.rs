@@ -8,7 +8,8 @@ use anyhow::{Context, anyhow};
 use carole_launch::random::random_word;
 use carole_launch::request::{Binding, Ranks, Ssh};
 use carole_launch::{
-    EnvironmentSet, Fleet, Job, Listed, Order, Output, Reach, Report, Verdict, forward_interrupts,
+    EnvironmentSet, Fleet, Job, Listed, Order, Output, Reach, Report, Roles, Verdict,
+    forward_interrupts,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -97,13 +98,18 @@ async fn supervise(
         std::future::pending::<()>().await;
     };
     let counts = listed.counts(Ranks::Total(ranks), false, &[])?;
-    let arguments = vec!["bench-rank".into(), serde_json::to_string(plan)?.into()];
+    let command = vec![
+        // This very binary, even if its file was replaced meanwhile: the agent's own.
+        OsString::from("/proc/self/exe"),
+        "bench-rank".into(),
+        serde_json::to_string(plan)?.into(),
+    ];
     let job = |coordinator, token| Job {
         job: name.clone(),
         ranks: counts,
-        // This very binary, even if its file was replaced meanwhile: the agent's own.
-        program: OsString::from("/proc/self/exe"),
-        arguments,
+        roles: Roles::workers(ranks),
+        command,
+        commands: Vec::new(),
         environment: EnvironmentSet::Carole,
         variables: Vec::new(),
         folder: None,
