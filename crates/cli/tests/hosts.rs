@@ -27,7 +27,7 @@ fn ranks_on_two_hosts_find_their_places_and_each_other() {
         "-c",
         script,
     ];
-    let run = || finished(hosts.carole(&["run"], &list, &options));
+    let run = || finished(hosts.carole(&["run", "--no-collapse"], &list, &options));
     let done = run();
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let (a, b) = (hosts.address(0), hosts.address(1));
@@ -66,7 +66,7 @@ fn the_first_failure_is_told_with_its_host_and_ends_the_others() {
     let script = "echo pid $$; if [ $RANK = 2 ]; then sleep 0.3; echo boo >&2; kill -SEGV $$; fi; \
                   sleep 1000";
     let mut running = Running::start(hosts.carole(
-        &["run"],
+        &["run", "--no-collapse"],
         &hosts.list(2),
         &["--workdir", "/", "--", "sh", "-c", script],
     ));
@@ -93,7 +93,8 @@ fn nothing_is_left_on_hosts_when_the_launcher_or_a_connection_is_killed() {
                   echo pids $$ $daemon; sleep 1000";
     let options = ["--workdir", "/", "--", "sh", "-c", script];
     for victim in ["launcher", "connection"] {
-        let mut running = Running::start(hosts.carole(&["run"], &hosts.list(1), &options));
+        let mut running =
+            Running::start(hosts.carole(&["run", "--no-collapse"], &hosts.list(1), &options));
         let pids = running.read_from_each_rank(2, "pids ");
         let processes: Vec<Watched> = pids
             .iter()
@@ -185,7 +186,7 @@ fn a_setup_command_runs_once_a_host_and_its_failure_is_told() {
         "cat",
         "setups",
     ];
-    let done = finished(hosts.carole(&["run"], &list, &options));
+    let done = finished(hosts.carole(&["run", "--no-collapse"], &list, &options));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let text = std::fs::read_to_string(hosts.folder().path().join("setups")).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");

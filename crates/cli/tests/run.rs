@@ -227,8 +227,8 @@ fn a_wrong_command_line_is_one_error_with_a_hint_and_starts_nothing() {
             "'No Good'",
             "--help",
         ),
-        (&["run", "touch", "started"], "'touch'", "-- <PROGRAM>"),
-        (&["run"], "<PROGRAM>", "usage is carole run"),
+        (&["run", "touch", "started"], "touch", "-- touch started"),
+        (&["run"], "what to run", "carole run job.yaml"),
         (&["walk"], "'walk'", "usage is carole"),
         (
             &["run", "--", "no-such-program"],

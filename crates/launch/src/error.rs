@@ -88,6 +88,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Log files cannot be made.
+    #[error("cannot make log files in {}", folder.display())]
+    LogFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// A host list that is wrong.
     #[error(transparent)]
     Hostlist(Box<PlanError>),

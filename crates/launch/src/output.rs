@@ -1,36 +1,45 @@
-//! Where the ranks' lines go.
+//! Where what is shown goes.
 //!
 //! One thread writes to both streams, so that a slow terminal holds up neither the supervision nor
-//! the coordinator, and lines of different ranks never mix within a line. The queue before it is
-//! bounded: a rank that prints faster than the terminal shows waits, as it would without Carole.
+//! the ranks. What it cannot write yet waits in memory up to a limit, and beyond that in a file
+//! without a name, in order.
 
-use std::io::{self, Write};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-/// Pieces (each up to a pipe's content) that may wait to be written.
-const QUEUE: usize = 64;
+pub use crate::render::Stream;
 
-/// Which stream a line came from and goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
-}
+/// How much may wait in memory.
+const MEMORY: usize = 8 << 20;
+/// A piece in the file begins with its stream and its length.
+const HEADER: usize = 5;
 
-/// Whole lines for a stream.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub(crate) stream: Stream,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// A thread that writes the ranks' lines.
+/// A thread that writes what is shown.
 #[derive(Debug)]
 pub struct Output {
-    pieces: mpsc::Sender<Piece>,
+    backlog: Arc<Shared>,
     done: oneshot::Receiver<()>,
+}
+
+/// The end of an output into which pieces are put.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    backlog: Mutex<Backlog>,
+    more: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Output {
@@ -39,22 +48,23 @@ impl Output {
         mut stdout: impl Write + Send + 'static,
         mut stderr: impl Write + Send + 'static,
     ) -> io::Result<Self> {
-        let (pieces, mut queue) = mpsc::channel::<Piece>(QUEUE);
+        let backlog = Arc::new(Shared::default());
         let (finished, done) = oneshot::channel();
+        let shared = Arc::clone(&backlog);
         std::thread::Builder::new()
             .name("carole-output".into())
             .spawn(move || {
                 let (mut out_open, mut err_open) = (true, true);
-                while let Some(piece) = queue.blocking_recv() {
-                    match piece.stream {
-                        Stream::Stdout => write(&mut stdout, &piece.bytes, &mut out_open),
-                        Stream::Stderr => write(&mut stderr, &piece.bytes, &mut err_open),
+                while let Some((stream, bytes)) = next(&shared) {
+                    match stream {
+                        Stream::Stdout => write(&mut stdout, &bytes, &mut out_open),
+                        Stream::Stderr => write(&mut stderr, &bytes, &mut err_open),
                     }
                 }
                 // The receiver is gone when nobody waits for the end.
                 let _ = finished.send(());
             })?;
-        Ok(Self { pieces, done })
+        Ok(Self { backlog, done })
     }
 
     /// The process's own standard output and error.
@@ -62,19 +72,149 @@ impl Output {
         Self::new(io::stdout(), io::stderr())
     }
 
-    pub(crate) fn sender(&self) -> mpsc::Sender<Piece> {
-        self.pieces.clone()
+    pub(crate) fn writer(&self) -> Writer {
+        Writer(Arc::clone(&self.backlog))
     }
 
     /// Waits until everything is written, or `limit` has passed.
     pub(crate) async fn finish(self, limit: Option<Duration>) {
-        drop(self.pieces);
+        self.backlog.lock().closed = true;
+        self.backlog.more.notify_all();
         // The thread ends after its last write; if it panicked there is nothing to wait for.
         match limit {
             Some(limit) => drop(tokio::time::timeout(limit, self.done).await),
             None => drop(self.done.await),
         }
     }
+}
+
+impl Writer {
+    /// Puts whole lines in line. Never waits for who reads them.
+    pub(crate) fn put(&self, stream: Stream, bytes: &[u8]) {
+        let mut backlog = self.0.lock();
+        backlog.put(stream, bytes, MEMORY);
+        drop(backlog);
+        self.0.more.notify_one();
+    }
+}
+
+/// The next piece; none when there will be no more.
+fn next(shared: &Shared) -> Option<(Stream, Vec<u8>)> {
+    let mut backlog = shared.lock();
+    loop {
+        if let Some(piece) = backlog.take() {
+            return Some(piece);
+        }
+        if backlog.closed {
+            return None;
+        }
+        backlog = shared
+            .more
+            .wait(backlog)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// What waits to be written: first what is in memory, then what is in the file.
+#[derive(Debug, Default)]
+struct Backlog {
+    memory: VecDeque<(Stream, Vec<u8>)>,
+    bytes: usize,
+    file: Option<Spill>,
+    closed: bool,
+    /// Output was lost, and a person was told.
+    lossy: bool,
+}
+
+#[derive(Debug)]
+struct Spill {
+    file: File,
+    read: u64,
+    written: u64,
+}
+
+impl Backlog {
+    fn put(&mut self, stream: Stream, bytes: &[u8], limit: usize) {
+        if self.file.is_none() && self.bytes < limit {
+            // A piece of the same stream is continued: few large writes are cheap.
+            match self.memory.back_mut() {
+                Some((last, piece)) if *last == stream && piece.len() < limit / 64 => {
+                    piece.extend_from_slice(bytes);
+                }
+                _ => self.memory.push_back((stream, bytes.to_vec())),
+            }
+            self.bytes += bytes.len();
+        } else if let Err(error) = self.spill(stream, bytes)
+            && !self.lossy
+        {
+            self.lossy = true;
+            tracing::warn!(%error, "no room to keep output for a slow terminal; some is lost");
+        }
+    }
+
+    fn spill(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        let spill = match &mut self.file {
+            Some(spill) => spill,
+            None => self.file.insert(Spill {
+                file: nameless_file()?,
+                read: 0,
+                written: 0,
+            }),
+        };
+        spill.file.seek(SeekFrom::Start(spill.written))?;
+        let mut header = [stream as u8; HEADER];
+        header[1..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        spill.file.write_all(&header)?;
+        spill.file.write_all(bytes)?;
+        spill.written += (HEADER + bytes.len()) as u64;
+        Ok(())
+    }
+
+    fn take(&mut self) -> Option<(Stream, Vec<u8>)> {
+        if let Some((stream, bytes)) = self.memory.pop_front() {
+            self.bytes -= bytes.len();
+            return Some((stream, bytes));
+        }
+        let spill = self.file.as_mut()?;
+        if spill.read == spill.written {
+            // The terminal has caught up.
+            self.file = None;
+            return None;
+        }
+        match spill.take() {
+            Ok(piece) => Some(piece),
+            Err(error) => {
+                tracing::warn!(%error, "output that was kept for a slow terminal is lost");
+                self.file = None;
+                None
+            }
+        }
+    }
+}
+
+impl Spill {
+    fn take(&mut self) -> io::Result<(Stream, Vec<u8>)> {
+        self.file.seek(SeekFrom::Start(self.read))?;
+        let mut header = [0; HEADER];
+        self.file.read_exact(&mut header)?;
+        let [stream, a, b, c, d] = header;
+        let mut bytes = vec![0; u32::from_le_bytes([a, b, c, d]) as usize];
+        self.file.read_exact(&mut bytes)?;
+        self.read += (HEADER + bytes.len()) as u64;
+        let stream = if stream == Stream::Stdout as u8 {
+            Stream::Stdout
+        } else {
+            Stream::Stderr
+        };
+        Ok((stream, bytes))
+    }
+}
+
+/// A file that nobody else sees and that goes with this process.
+fn nameless_file() -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// Writes unless an earlier write failed: a reader that went away (`| head`) is no reason to stop
@@ -86,5 +226,48 @@ fn write(stream: &mut impl Write, bytes: &[u8], open: &mut bool) {
     if let Err(error) = stream.write_all(bytes).and_then(|()| stream.flush()) {
         *open = false;
         tracing::warn!(%error, "cannot write the ranks' output; the rest of it is dropped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_into_memory_waits_in_a_file_in_order() {
+        let mut backlog = Backlog::default();
+        let piece = |number: usize| {
+            let stream = if number.is_multiple_of(3) {
+                Stream::Stderr
+            } else {
+                Stream::Stdout
+            };
+            (stream, format!("line {number}\n").into_bytes())
+        };
+        let (mut put, mut taken) = (0, Vec::new());
+        for round in 0..50 {
+            for _ in 0..20 {
+                let (stream, bytes) = piece(put);
+                backlog.put(stream, &bytes, 1000);
+                put += 1;
+            }
+            // Slower than it comes, but for the end.
+            for _ in 0..if round < 40 { 5 } else { 100 } {
+                taken.extend(backlog.take());
+            }
+        }
+        while let Some(piece) = backlog.take() {
+            taken.push(piece);
+        }
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let of = |pieces: &[(Stream, Vec<u8>)]| {
+                let own = pieces.iter().filter(|(of, _)| *of == stream);
+                own.flat_map(|(_, bytes)| bytes.clone())
+                    .collect::<Vec<u8>>()
+            };
+            let all: Vec<_> = (0..put).map(piece).collect();
+            assert_eq!(of(&taken), of(&all));
+        }
+        assert!(backlog.file.is_none() && backlog.bytes == 0);
     }
 }

@@ -1,13 +1,13 @@
 //! The arguments of `carole run`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use carole_launch::EnvironmentSet;
 use carole_launch::request::{
-    Binding, DefaultSlots, Network, OutputRequest, ParameterServers, Ranks, Request,
+    Binding, DefaultSlots, Network, OutputRequest, ParameterServers, Ranks, Request, Terminal,
 };
 use clap::{Args, ValueEnum};
 
@@ -23,12 +23,8 @@ use crate::failure::Failure;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RunArguments {
     /// A job file (job.yaml) instead of a program
-    #[arg(
-        value_name = "JOB.yaml",
-        required_unless_present = "command",
-        conflicts_with = "command"
-    )]
-    pub(crate) job: Option<PathBuf>,
+    #[arg(value_name = "JOB.yaml", conflicts_with = "command")]
+    pub(crate) job: Vec<OsString>,
 
     /// How many ranks to start; one for each slot of the hosts by default
     #[arg(short = 'n', long = "ranks", alias = "workers", value_name = "N", value_parser = ranks)]
@@ -81,6 +77,28 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) isolate_gpus: bool,
 
+    /// Keep what each rank prints in files of this folder
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub(crate) log_dir: Option<PathBuf>,
+
+    /// Where output is shown
+    #[arg(
+        long,
+        value_name = "WHERE",
+        value_enum,
+        default_value_t,
+        help_heading = "Output"
+    )]
+    pub(crate) terminal: TerminalChoice,
+
+    /// Show a line that many ranks print at about the same time as often as they do
+    #[arg(long, help_heading = "Output")]
+    pub(crate) no_collapse: bool,
+
+    /// Do not say whose a line is
+    #[arg(long, help_heading = "Output")]
+    pub(crate) no_prefix: bool,
+
     /// How often all ranks may be started again after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) max_restarts: u32,
@@ -124,6 +142,34 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
+    /// The job file, if that is what was given.
+    pub(crate) fn job_file(&self) -> Result<Option<PathBuf>, Failure> {
+        let [first, rest @ ..] = &self.job[..] else {
+            if self.command.is_empty() {
+                let error = anyhow!("it is not said what to run");
+                let hint = "carole run -n 4 -- PROGRAM, or carole run job.yaml";
+                return Err(Failure::usage(error).with_hint(hint));
+            }
+            return Ok(None);
+        };
+        let path = PathBuf::from(first);
+        let known = ["yaml", "yml", "json"];
+        if rest.is_empty()
+            && path
+                .extension()
+                .is_some_and(|end| known.iter().any(|k| end == *k))
+        {
+            return Ok(Some(path));
+        }
+        let words = self.job.join(OsStr::new(" "));
+        let error = anyhow!("{} is no job file (.yaml)", first.display());
+        let hint = format!(
+            "a program stands behind --: carole run -- {}",
+            words.display()
+        );
+        Err(Failure::usage(error).with_hint(hint))
+    }
+
     /// What is asked for.
     pub(crate) fn into_request(self) -> Result<Request, Failure> {
         let hosts = self.place.hosts();
@@ -161,7 +207,13 @@ impl RunArguments {
                 master_port: self.master_port,
                 ..Network::default()
             },
-            output: OutputRequest::default(),
+            output: OutputRequest {
+                terminal: self.terminal.into(),
+                log_folder: self.log_dir,
+                collapse: !self.no_collapse,
+                prefix: !self.no_prefix,
+                ..OutputRequest::default()
+            },
             bind: self.bind.into(),
             isolate_gpus: self.isolate_gpus,
             mpi: self.mpi,
@@ -195,6 +247,25 @@ pub(crate) enum EnvironmentChoice {
     All,
     /// Carole's own only
     None,
+}
+
+/// The values of `--terminal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TerminalChoice {
+    /// In this terminal
+    #[default]
+    Current,
+    /// Nowhere: --log-dir keeps it
+    Files,
+}
+
+impl From<TerminalChoice> for Terminal {
+    fn from(choice: TerminalChoice) -> Self {
+        match choice {
+            TerminalChoice::Current => Self::Current,
+            TerminalChoice::Files => Self::Files,
+        }
+    }
 }
 
 /// The values of `--bind`.

@@ -19,9 +19,8 @@ pub(super) fn read(path: &Path, arguments: RunArguments) -> Result<Request, Fail
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read {}", path.display()))
         .map_err(Failure::usage)?;
-    let job = JobSpec::from_yaml(&text)
-        .with_context(|| path.display().to_string())
-        .map_err(wrong)?;
+    let in_file = |error: &dyn std::fmt::Display| wrong(anyhow!("{}: {error}", path.display()));
+    let job = JobSpec::from_yaml(&text).map_err(|error| in_file(&error))?;
     if arguments.ranks.is_some() || arguments.nproc_per_node.is_some() {
         let error = anyhow!("a job file says how many ranks there are; -n does not go with it");
         return Err(Failure::usage(error).with_hint("change replicas in the file"));
@@ -32,9 +31,8 @@ pub(super) fn read(path: &Path, arguments: RunArguments) -> Result<Request, Fail
         _ => Backend::Ssh,
     };
     job.refuse_unsupported(backend)
-        .with_context(|| path.display().to_string())
-        .map_err(wrong)?;
-    request_of(&job, request).map_err(wrong)
+        .map_err(|error| in_file(&error))?;
+    request_of(&job, request).map_err(|error| in_file(&error))
 }
 
 /// What the file asks for, where `request` says.

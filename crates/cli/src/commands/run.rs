@@ -1,13 +1,15 @@
 //! `carole run`: from a request to the end of its job.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use carole_launch::fleet::Way;
 use carole_launch::random::random_word;
-use carole_launch::request::{ParameterServers, Request};
+use carole_launch::request::{ParameterServers, Request, Terminal};
 use carole_launch::{
     Error, Facts, Fleet, Job, Listed, Order, Output, Report, Role, Roles, Variable, Verdict,
     forward_interrupts, program,
@@ -27,7 +29,7 @@ const TABLE: &str = "CAROLE_TABLE";
 const TIMELINE: &str = "CAROLE_TIMELINE";
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
-    let request = match arguments.job.clone() {
+    let request = match arguments.job_file()? {
         Some(path) => job_file::read(&path, arguments)?,
         None => arguments.into_request()?,
     };
@@ -39,6 +41,7 @@ pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
     if request.mpi {
         return launch(&mpi::under_mpirun(request)?);
     }
+    refuse(request)?;
     let listed = Listed::find(&request.hosts).map_err(wrong_hosts)?;
     if listed.hosts.iter().any(|host| host.way == Way::Here) && request.folder.is_none() {
         let search = std::env::var_os("PATH");
@@ -60,6 +63,25 @@ pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
     conclude(report)
 }
 
+/// What cannot be honoured yet is refused, never ignored.
+fn refuse(request: &Request) -> Result<(), Failure> {
+    let not_yet = [
+        (request.sync.is_some(), "sending a folder to hosts"),
+        (request.network.ports.is_some(), "a range of ports"),
+        (
+            matches!(request.output.terminal, Terminal::Tmux | Terminal::Tui),
+            "this kind of terminal",
+        ),
+    ];
+    for (asked, what) in not_yet {
+        if asked {
+            let error = anyhow!("{what} is not available yet");
+            return Err(Failure::usage(error).with_hint("leave it out"));
+        }
+    }
+    Ok(())
+}
+
 /// Whether a program of this name can be run here.
 pub(super) fn exists(name: &str) -> bool {
     let search = std::env::var_os("PATH");
@@ -76,13 +98,12 @@ async fn attempts(
         Some(name) => name.clone(),
         None => format!("run-{}", random_word().map_err(Failure::new)?),
     };
+    let begin = Instant::now();
     let mut restart = 0;
     loop {
-        let report = attempt(request, listed, variables, &name, restart).await?;
+        let report = attempt(request, listed, variables, &name, (begin, restart)).await?;
         match &report.verdict {
-            Some(verdict @ (Verdict::Failed { .. } | Verdict::GivenUp(_)))
-                if restart < request.max_restarts =>
-            {
+            Some(verdict) if restart < request.max_restarts && is_worth_a_restart(verdict) => {
                 restart += 1;
                 let of = request.max_restarts;
                 warn!(why = %verdict, restart, of, "starting the ranks again");
@@ -92,12 +113,21 @@ async fn attempts(
     }
 }
 
+/// Whether a job that ended so may end otherwise the next time.
+fn is_worth_a_restart(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Failed { .. } => true,
+        Verdict::GivenUp(reason) => reason.starts_with("lost "),
+        Verdict::Interrupted(_) => false,
+    }
+}
+
 async fn attempt(
     request: &Request,
     listed: &Listed,
     variables: &[Variable],
     name: &str,
-    restart: u32,
+    (begin, restart): (Instant, u32),
 ) -> Result<Report, Failure> {
     let mut orders = Orders::new();
     forward_interrupts(&orders.sender).map_err(Failure::new)?;
@@ -136,27 +166,43 @@ async fn attempt(
         coordinator,
         token,
         interfaces: request.network.interfaces.clone(),
+        master_address: request.network.master_address.clone(),
         master_port: request.network.master_port,
         bind: request.bind,
         isolate_gpus: request.isolate_gpus,
         restart,
         max_restarts: request.max_restarts,
         grace: request.grace,
+        output: request.output.clone(),
+        colour: colours(),
     };
     let output = Output::standard()
         .context("cannot start the output's thread")
         .map_err(Failure::new)?;
-    job::carry_out(
+    let watching = request.deadline.map(|limit| {
+        let orders = orders.sender.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep_until((begin + limit).into()).await;
+            let limit = limit.as_secs_f64();
+            let reason = format!("it took longer than its deadline of {limit:.1} s");
+            // Nobody listens when the job has ended.
+            let _ = orders.send(Order::GiveUp(reason));
+        })
+    });
+    let ended = job::carry_out(
         fleet,
         name,
-        size,
+        roles.worker_count(),
         job,
         output,
         orders,
         request.start_timeout,
     )
-    .await
-    .map_err(|error| match error.downcast::<Error>() {
+    .await;
+    if let Some(watching) = watching {
+        watching.abort();
+    }
+    ended.map_err(|error| match error.downcast::<Error>() {
         Ok(error) => failed_start(error),
         Err(error) => Failure::new(error),
     })
@@ -194,6 +240,14 @@ fn commands(request: &Request) -> Vec<(Role, Vec<OsString>)> {
     .into_iter()
     .filter_map(|(role, command)| Some((role, command.clone()?)))
     .collect()
+}
+
+/// Whether output goes to a terminal that shows colours, and nobody minds.
+fn colours() -> bool {
+    let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    std::io::stdout().is_terminal()
+        && unset("NO_COLOR")
+        && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
 /// Where ranks start: what the person said, else on other hosts the same folder as here.
@@ -244,7 +298,11 @@ fn conclude(report: Report) -> Result<ExitCode, Failure> {
     let Some(verdict) = report.verdict else {
         return Ok(ExitCode::SUCCESS);
     };
-    let failure = Failure::new(anyhow!("{verdict}")).with_code(code);
+    let told = match &report.exception {
+        Some(exception) => anyhow!("{verdict}: {exception}"),
+        None => anyhow!("{verdict}"),
+    };
+    let failure = Failure::new(told).with_code(code);
     Err(match verdict {
         Verdict::Failed { name, .. } if !report.last_lines.is_empty() => {
             let title = format!("last lines of {name}:");

@@ -40,10 +40,11 @@ use crate::error::{Error, HostProblem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use crate::request::{Binding, Ssh};
+use crate::render::Exception;
+use crate::request::{Binding, OutputRequest, Ssh};
 use crate::role::{Role, Roles};
 use crate::supervision::{Action, Supervision, Verdict};
-use screen::Screen;
+use screen::{Screen, earlier};
 
 /// How long output may take once it was given up.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
@@ -90,6 +91,8 @@ pub struct Job {
     pub token: Token,
     /// Interfaces whose address the ranks use.
     pub interfaces: Vec<String>,
+    /// The address for frameworks that meet at rank 0; its host's by default.
+    pub master_address: Option<String>,
     /// The port for frameworks that meet at rank 0; one is reserved by default.
     pub master_port: Option<u16>,
     /// The cores that ranks are bound to.
@@ -102,6 +105,10 @@ pub struct Job {
     pub max_restarts: u32,
     /// How long ranks that were asked to end may take.
     pub grace: Duration,
+    /// What becomes of what ranks print.
+    pub output: OutputRequest,
+    /// Whether it is shown in colours.
+    pub colour: bool,
 }
 
 impl Job {
@@ -142,6 +149,8 @@ pub struct Report {
     pub verdict: Option<Verdict>,
     /// The last lines of the rank that failed first.
     pub last_lines: Vec<String>,
+    /// The error that those lines tell of, if they do.
+    pub exception: Option<Exception>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -255,7 +264,8 @@ impl Fleet {
         info!(job = job.job, size = job.size(), "ranks started");
 
         let hosts = self.rank_hosts(&ranks);
-        let mut screen = Screen::new(&job.roles, &hosts, &output);
+        let local: Vec<usize> = ranks.iter().flat_map(|count| 0..*count).collect();
+        let mut screen = Screen::new(&job.output, job.colour, &job.roles, &hosts, &local, &output)?;
         let mut supervision = Supervision::new(job.size(), job.grace)
             .on_hosts(hosts)
             .with_roles(job.roles);
@@ -265,7 +275,10 @@ impl Fleet {
         let mut orders_open = true;
         let mut abandoned = false;
         while !abandoned && !open.is_empty() {
-            let wake_at = supervision.wake_at().map(|at| started + at);
+            let wake_at = earlier(
+                supervision.wake_at().map(|at| started + at),
+                screen.wake_at(),
+            );
             let timer = async {
                 match wake_at {
                     Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -276,7 +289,7 @@ impl Fleet {
             let actions = tokio::select! {
                 event = events.recv() => match event {
                     Some((_, Incoming::Printed { rank, stream, bytes })) => {
-                        screen.print(rank, stream, &bytes).await;
+                        screen.print(rank, stream, &bytes);
                         continue;
                     }
                     Some((_, Incoming::Report(AgentReport::Exited { rank, exit }))) => {
@@ -284,7 +297,7 @@ impl Fleet {
                         supervision.exited(now(), rank, exit)
                     }
                     Some((_, Incoming::Report(AgentReport::Drained { rank }))) => {
-                        screen.finish(rank).await;
+                        screen.finish(rank);
                         open.remove(&rank);
                         continue;
                     }
@@ -309,7 +322,10 @@ impl Fleet {
                         continue;
                     }
                 },
-                () = timer => supervision.tick(now()),
+                () = timer => {
+                    screen.tick();
+                    supervision.tick(now())
+                }
             };
             for action in actions {
                 let running = supervision.running().len();
@@ -348,15 +364,19 @@ impl Fleet {
         };
         let _ = tokio::time::timeout(job.grace, ending).await;
         let verdict = supervision.verdict().cloned();
-        let last_lines = match &verdict {
-            Some(Verdict::Failed { rank, .. }) => screen.last_lines(*rank),
-            _ => Vec::new(),
+        screen.end();
+        let (last_lines, exception) = match &verdict {
+            Some(Verdict::Failed { rank, .. }) => {
+                (screen.last_lines(*rank), screen.exception(*rank))
+            }
+            _ => (Vec::new(), None),
         };
         drop(screen);
         output.finish(abandoned.then_some(LAST_OUTPUT)).await;
         Ok(Report {
             verdict,
             last_lines,
+            exception,
             elapsed,
         })
     }

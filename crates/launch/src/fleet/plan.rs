@@ -62,6 +62,10 @@ pub(super) fn starts(
             host.ports[..*ranks].iter().map(at)
         })
         .collect();
+    let master_address = job
+        .master_address
+        .clone()
+        .unwrap_or_else(|| master.address.to_string());
     let several = members.len() > 1;
     let mut starts = Vec::new();
     for (index, member) in members.iter().enumerate() {
@@ -100,7 +104,7 @@ pub(super) fn starts(
                 generation: 1,
                 restart: job.restart,
                 max_restarts: job.max_restarts,
-                master: &master.address.to_string(),
+                master: master_address.as_str(),
                 master_port: master_port.unwrap_or_default(),
                 addresses: &addresses,
             };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use carole_launch::random::random_word;
-use carole_launch::request::{Binding, Ranks, Ssh};
+use carole_launch::request::{Binding, OutputRequest, Ranks, Ssh};
 use carole_launch::{
     EnvironmentSet, Fleet, Job, Listed, Order, Output, Reach, Report, Roles, Verdict,
     forward_interrupts,
@@ -117,12 +117,18 @@ async fn supervise(
         coordinator,
         token,
         interfaces: Vec::new(),
+        master_address: None,
         master_port: None,
         bind: Binding::None,
         isolate_gpus: false,
         restart: 0,
         max_restarts: 0,
         grace: GRACE,
+        output: OutputRequest {
+            collapse: false,
+            ..OutputRequest::default()
+        },
+        colour: false,
     };
     let results = Results {
         report,
