@@ -24,6 +24,8 @@ pub enum EnvironmentSet {
     All,
     /// Carole's own only.
     Carole,
+    /// None: the process is no rank, but starts ranks in its own way.
+    Nothing,
 }
 
 /// A variable and its value.
@@ -67,6 +69,9 @@ pub struct RankEnvironment<'a> {
 impl RankEnvironment<'_> {
     /// The variables of `set`.
     pub fn variables(&self, set: EnvironmentSet) -> Vec<Variable> {
+        if set == EnvironmentSet::Nothing {
+            return Vec::new();
+        }
         let mut variables = self.carole();
         if set == EnvironmentSet::All {
             variables.extend(self.pytorch());

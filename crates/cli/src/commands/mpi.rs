@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
-use carole_launch::Listed;
 use carole_launch::fleet::Way;
 use carole_launch::request::{Hosts, OutputRequest, Ranks, Request, Ssh};
+use carole_launch::{EnvironmentSet, Listed};
 
 use super::run::wrong_hosts;
 use crate::failure::Failure;
@@ -61,6 +61,7 @@ pub(super) fn under_mpirun(request: &Request) -> Result<Request, Failure> {
             request,
         ),
         mpi: false,
+        environment: EnvironmentSet::Nothing,
         output: OutputRequest {
             // It is mpirun's own to say whose a line is.
             prefix: false,
