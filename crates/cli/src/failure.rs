@@ -61,6 +61,11 @@ impl Failure {
         self.code
     }
 
+    /// What went wrong, in a line.
+    pub(crate) fn message(&self) -> String {
+        format!("{:#}", self.error)
+    }
+
     /// Tells the person and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         eprint!("{}", self.render(colours()));

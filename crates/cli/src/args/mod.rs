@@ -5,6 +5,7 @@
 
 mod bench;
 mod duration;
+mod jobs;
 mod place;
 mod run;
 pub(crate) mod size;
@@ -22,6 +23,7 @@ pub(crate) use self::bench::{
     BenchArguments, BenchRankArguments, MemoryChoice, OperationChoice, OutputChoice,
     TransportChoice,
 };
+pub(crate) use self::jobs::{LogsArguments, PsArguments, StatusArguments, StopArguments};
 pub(crate) use self::place::PlaceArguments;
 pub(crate) use self::run::{RunArguments, job_name};
 pub(crate) use self::tune::TuneArguments;
@@ -40,6 +42,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Start a program's ranks and watch them
     Run(Box<RunArguments>),
+    Ps(PsArguments),
+    Status(StatusArguments),
+    Logs(LogsArguments),
+    Stop(StopArguments),
     /// Run a torchrun command line
     #[command(disable_help_flag = true)]
     Torchrun(OthersWords),

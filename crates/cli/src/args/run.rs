@@ -99,6 +99,10 @@ pub(crate) struct RunArguments {
     #[arg(long, help_heading = "Output")]
     pub(crate) no_prefix: bool,
 
+    /// Go on in the background, and print the job's name once it runs
+    #[arg(long)]
+    pub(crate) detach: bool,
+
     /// How often all ranks may be started again after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) max_restarts: u32,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use carole_coordinator::{Coordinator, State, Token, serve};
 use carole_launch::random::random_token;
-use carole_launch::{Fleet, Job, Order, Output, Reach, Report};
+use carole_launch::{Event, Fleet, Job, Order, Output, Reach, Report, Role};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
@@ -36,6 +36,7 @@ impl Orders {
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "each is a part of the job")]
 /// Runs a job to its end. `job` makes it, once it is known where the coordinator listens.
 ///
 /// When some ranks have registered and the others have not after `start_limit`, the job is given up.
@@ -47,6 +48,7 @@ pub(super) async fn carry_out(
     output: Output,
     orders: Orders,
     start_limit: Duration,
+    mut on_event: impl FnMut(&Event),
 ) -> anyhow::Result<Report> {
     let token = random_token()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -69,8 +71,15 @@ pub(super) async fn carry_out(
     };
     let job = job(address, token);
     let report = fleet
-        .run(&job, output, orders.received, |loss| {
-            coordinator.report_lost(loss.rank, &loss.exit.to_string(), Some(loss.exit.code()));
+        .run(&job, output, orders.received, |event| {
+            if let Event::Lost { rank, exit } = &event {
+                // Only workers are members.
+                let task = job.roles.task(*rank);
+                if task.role == Role::Worker {
+                    coordinator.report_lost(task.index, &exit.to_string(), Some(exit.code()));
+                }
+            }
+            on_event(&event);
         })
         .await;
     watching.abort();

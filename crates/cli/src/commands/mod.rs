@@ -2,11 +2,14 @@
 
 mod agent;
 mod bench;
+mod detach;
 mod job;
 mod job_file;
+mod jobs;
 mod mpi;
 mod run;
 mod table;
+mod track;
 mod tune;
 mod version;
 
@@ -20,6 +23,10 @@ use crate::fronts::{horovodrun, kungfu_run, mpirun, torchrun};
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments),
+        Command::Ps(arguments) => jobs::ps(&arguments),
+        Command::Status(arguments) => jobs::status(&arguments),
+        Command::Logs(arguments) => jobs::logs(&arguments),
+        Command::Stop(arguments) => jobs::stop(&arguments),
         Command::Torchrun(others) => run::launch(&torchrun::parse(&others.words, run::exists)?),
         Command::Mpirun(others) => run::launch(&mpirun::parse(&others.words)?),
         Command::Horovodrun(others) => run::launch(&horovodrun::parse(&others.words)?),

@@ -18,7 +18,8 @@ use carole_plan::PlanError;
 use tracing::warn;
 
 use super::job::{self, Orders};
-use super::job_file;
+use super::track::{self, Track};
+use super::{detach, job_file};
 use super::{mpi, table};
 use crate::args::RunArguments;
 use crate::failure::Failure;
@@ -29,10 +30,19 @@ const TABLE: &str = "CAROLE_TABLE";
 const TIMELINE: &str = "CAROLE_TIMELINE";
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
-    let request = match arguments.job_file()? {
+    let (detached, background) = (arguments.detach, detach::is_background());
+    let mut request = match arguments.job_file()? {
         Some(path) => job_file::read(&path, arguments)?,
         None => arguments.into_request()?,
     };
+    if detached {
+        check(&request)?;
+        return detach::detach(request.name, request.start_timeout);
+    }
+    if background && let Some(name) = &request.name {
+        let folder = &mut request.output.log_folder;
+        *folder = folder.take().or_else(|| track::log_folder(name));
+    }
     launch(&request)
 }
 
@@ -41,19 +51,8 @@ pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
     if request.mpi {
         return launch(&mpi::under_mpirun(request)?);
     }
-    refuse(request)?;
-    let listed = Listed::find(&request.hosts).map_err(wrong_hosts)?;
-    if listed.hosts.iter().any(|host| host.way == Way::Here) && request.folder.is_none() {
-        let search = std::env::var_os("PATH");
-        program::find(&request.command[0], search.as_deref()).map_err(unusable_program)?;
-    }
+    let listed = check(request)?;
     let variables = variables(request)?;
-    // Before anything is started, as far as the hosts need not be asked.
-    let unknown = vec![Facts { cores: 1, gpus: 1 }; listed.hosts.len()];
-    listed
-        .with_default(request.default_slots, &unknown)
-        .counts(request.ranks, request.oversubscribe, &unknown)
-        .map_err(wrong_hosts)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -61,6 +60,24 @@ pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
         .map_err(Failure::new)?;
     let report = runtime.block_on(attempts(request, &listed, &variables))?;
     conclude(report)
+}
+
+/// What can be found wrong before anything is started.
+fn check(request: &Request) -> Result<Listed, Failure> {
+    refuse(request)?;
+    let listed = Listed::find(&request.hosts).map_err(wrong_hosts)?;
+    if listed.hosts.iter().any(|host| host.way == Way::Here) && request.folder.is_none() {
+        let search = std::env::var_os("PATH");
+        program::find(&request.command[0], search.as_deref()).map_err(unusable_program)?;
+    }
+    variables(request)?;
+    // Before anything is started, as far as the hosts need not be asked.
+    let unknown = vec![Facts { cores: 1, gpus: 1 }; listed.hosts.len()];
+    listed
+        .with_default(request.default_slots, &unknown)
+        .counts(request.ranks, request.oversubscribe, &unknown)
+        .map_err(wrong_hosts)?;
+    Ok(listed)
 }
 
 /// What cannot be honoured yet is refused, never ignored.
@@ -98,17 +115,30 @@ async fn attempts(
         Some(name) => name.clone(),
         None => format!("run-{}", random_word().map_err(Failure::new)?),
     };
+    let mut track = Track::begin(&name, request)?;
     let begin = Instant::now();
     let mut restart = 0;
     loop {
-        let report = attempt(request, listed, variables, &name, (begin, restart)).await?;
+        let ended = attempt(
+            request,
+            listed,
+            variables,
+            &name,
+            (begin, restart),
+            &mut track,
+        )
+        .await;
+        let report = ended.inspect_err(|failure| track.fail(failure.message()))?;
         match &report.verdict {
             Some(verdict) if restart < request.max_restarts && is_worth_a_restart(verdict) => {
                 restart += 1;
                 let of = request.max_restarts;
                 warn!(why = %verdict, restart, of, "starting the ranks again");
             }
-            _ => return Ok(report),
+            _ => {
+                track.end(&report);
+                return Ok(report);
+            }
         }
     }
 }
@@ -128,6 +158,7 @@ async fn attempt(
     variables: &[Variable],
     name: &str,
     (begin, restart): (Instant, u32),
+    track: &mut Track,
 ) -> Result<Report, Failure> {
     let mut orders = Orders::new();
     forward_interrupts(&orders.sender).map_err(Failure::new)?;
@@ -153,6 +184,7 @@ async fn attempt(
             .with_hint("-n N says how many ranks there are"));
     }
     let roles = roles(request, size)?;
+    track.plan(&roles);
     let job = |coordinator, token| Job {
         job: name.to_owned(),
         ranks,
@@ -197,6 +229,7 @@ async fn attempt(
         output,
         orders,
         request.start_timeout,
+        |event| track.note(event),
     )
     .await;
     if let Some(watching) = watching {

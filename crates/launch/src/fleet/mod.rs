@@ -133,13 +133,32 @@ pub enum Order {
     GiveUp(String),
 }
 
-/// A rank that failed while others run, for the coordinator.
+/// What happens to a job, for whoever follows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// Which rank.
-    pub rank: usize,
-    /// How it ended.
-    pub exit: Exit,
+pub enum Event {
+    /// A process of it was started.
+    Started {
+        /// Which.
+        rank: usize,
+        /// On which host.
+        host: String,
+        /// Its number there.
+        pid: i32,
+    },
+    /// A process ended.
+    Exited {
+        /// Which.
+        rank: usize,
+        /// How.
+        exit: Exit,
+    },
+    /// A process failed while others run.
+    Lost {
+        /// Which.
+        rank: usize,
+        /// How it ended.
+        exit: Exit,
+    },
 }
 
 /// How a job ended.
@@ -241,13 +260,13 @@ impl Fleet {
         self.members.iter().map(facts).collect()
     }
 
-    /// Runs a job to its end. `on_lost` is told of a rank that failed while others run.
+    /// Runs a job to its end. `on_event` is told what happens to it.
     pub async fn run(
         mut self,
         job: &Job,
         output: Output,
         mut orders: mpsc::UnboundedReceiver<Order>,
-        mut on_lost: impl FnMut(Loss),
+        mut on_event: impl FnMut(Event),
     ) -> Result<Report, Error> {
         // Hosts that get no rank have nothing to do.
         let mut counts = job.ranks.iter();
@@ -259,7 +278,9 @@ impl Fleet {
         for (member, start) in self.members.iter().zip(starts) {
             member.link.order(AgentOrder::Start(start)).await;
         }
-        self.started(job).await?;
+        for event in self.started(job, &ranks).await? {
+            on_event(event);
+        }
         let started = Instant::now();
         info!(job = job.job, size = job.size(), "ranks started");
 
@@ -294,6 +315,7 @@ impl Fleet {
                     }
                     Some((_, Incoming::Report(AgentReport::Exited { rank, exit }))) => {
                         debug!(rank, %exit, "rank ended");
+                        on_event(Event::Exited { rank, exit });
                         supervision.exited(now(), rank, exit)
                     }
                     Some((_, Incoming::Report(AgentReport::Drained { rank }))) => {
@@ -331,7 +353,7 @@ impl Fleet {
                 let running = supervision.running().len();
                 let signal = match action {
                     Action::ReportLost { rank, exit } => {
-                        on_lost(Loss { rank, exit });
+                        on_event(Event::Lost { rank, exit });
                         continue;
                     }
                     Action::Terminate(reason) => {
@@ -455,11 +477,21 @@ impl Fleet {
     }
 
     /// Waits until every host has started its ranks.
-    async fn started(&mut self, job: &Job) -> Result<(), Error> {
+    async fn started(&mut self, job: &Job, ranks: &[usize]) -> Result<Vec<Event>, Error> {
         let mut problems = Vec::new();
-        for member in &mut self.members {
+        let mut events = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let first: usize = ranks[..index].iter().sum();
             match member.next_report().await {
-                Ok(AgentReport::Started(_)) => {}
+                Ok(AgentReport::Started(pids)) => {
+                    events.extend(pids.into_iter().enumerate().map(|(local, pid)| {
+                        Event::Started {
+                            rank: first + local,
+                            host: member.host.name.clone(),
+                            pid,
+                        }
+                    }));
+                }
                 Ok(AgentReport::NotStarted { rank, problem }) => {
                     return Err(Error::Spawn {
                         rank,
@@ -475,7 +507,7 @@ impl Fleet {
             }
         }
         if problems.is_empty() {
-            Ok(())
+            Ok(events)
         } else {
             Err(Error::Hosts(problems))
         }

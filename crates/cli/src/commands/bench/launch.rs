@@ -137,7 +137,17 @@ async fn supervise(
     let output = Output::new(results, io::stderr()).context("cannot start the output's thread")?;
     let running = async {
         let fleet = Fleet::connect(&listed.hosts, reach).await?;
-        job::carry_out(fleet, &name, ranks, job, output, orders, START_LIMIT).await
+        job::carry_out(
+            fleet,
+            &name,
+            ranks,
+            job,
+            output,
+            orders,
+            START_LIMIT,
+            |_| {},
+        )
+        .await
     };
     tokio::select! {
         ended = running => ended,
