@@ -119,3 +119,36 @@ fn jobs_that_are_not_there_are_named() {
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("not kept"), "{}", done.stderr);
 }
+
+#[test]
+fn a_program_tells_how_far_it_is() {
+    let folder = Folder::new();
+    folder.fifo("done");
+    let carole = env!("CARGO_BIN_EXE_carole");
+    let script = format!(
+        "{carole} report step=10 total=40 loss=0.5; echo step=20 > $CAROLE_PROGRESS; \
+         read line < done"
+    );
+    let words = [
+        "run", "--detach", "--name", "far", "--", "sh", "-c", &script,
+    ];
+    let done = run(&folder, &words);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    fixture::eventually("the progress is told", || {
+        let told = run(&folder, &["status", "far"]).text();
+        told.contains("step 20 of 40 (50 %), loss 0.5")
+    });
+    std::fs::write(folder.path().join("done"), "now\n").unwrap();
+    fixture::eventually("the job ends", || {
+        run(&folder, &["status", "far"])
+            .text()
+            .contains("state    done")
+    });
+    let wrong = run(&folder, &["report", "step=ten"]);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+    assert_eq!(
+        run(&folder, &["report", "step=1"]).code,
+        Some(0),
+        "not under carole"
+    );
+}

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
+use crate::progress::Progress;
 
 /// The file in a job's folder.
 const FILE: &str = "job.json";
@@ -48,6 +49,9 @@ pub struct RankRecord {
     pub host: String,
     /// Its process there.
     pub pid: Option<i32>,
+    /// How far it is, as it told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// How it ended, once it has.
     pub exit: Option<Exit>,
 }

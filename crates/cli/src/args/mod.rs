@@ -46,6 +46,12 @@ pub(crate) enum Command {
     Status(StatusArguments),
     Logs(LogsArguments),
     Stop(StopArguments),
+    /// Tell how far this program is: step=10 total=100
+    Report {
+        /// What to tell, as NAME=VALUE
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        words: Vec<String>,
+    },
     /// Run a torchrun command line
     #[command(disable_help_flag = true)]
     Torchrun(OthersWords),

@@ -77,7 +77,14 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<ExitCode, Failure> {
             (None, Some(_), _) => "ended".to_owned(),
             (None, None, _) => "not started".to_owned(),
         };
-        lines.push(format!("{:<width$} on {}: {state}", rank.name, rank.host));
+        let progress = match &rank.progress {
+            Some(progress) => format!(", {progress}"),
+            None => String::new(),
+        };
+        lines.push(format!(
+            "{:<width$} on {}: {state}{progress}",
+            rank.name, rank.host
+        ));
     }
     print(&lines)
 }

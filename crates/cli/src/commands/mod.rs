@@ -7,6 +7,7 @@ mod job;
 mod job_file;
 mod jobs;
 mod mpi;
+mod report;
 mod run;
 mod table;
 mod track;
@@ -27,6 +28,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(arguments) => jobs::status(&arguments),
         Command::Logs(arguments) => jobs::logs(&arguments),
         Command::Stop(arguments) => jobs::stop(&arguments),
+        Command::Report { words } => report::report(&words),
         Command::Torchrun(others) => run::launch(&torchrun::parse(&others.words, run::exists)?),
         Command::Mpirun(others) => run::launch(&mpirun::parse(&others.words)?),
         Command::Horovodrun(others) => run::launch(&horovodrun::parse(&others.words)?),

@@ -52,6 +52,7 @@ impl Track {
                 name: roles.describe(number),
                 host: String::new(),
                 pid: None,
+                progress: None,
                 exit: None,
             })
             .collect();
@@ -72,6 +73,11 @@ impl Track {
             Event::Exited { rank, exit } => {
                 if let Some(one) = self.record.ranks.get_mut(*rank) {
                     one.exit = Some(*exit);
+                }
+            }
+            Event::Progress { rank, progress } => {
+                if let Some(one) = self.record.ranks.get_mut(*rank) {
+                    one.progress = Some(progress.clone());
                 }
             }
             Event::Lost { .. } => return,

@@ -17,6 +17,7 @@
 
 mod guard;
 mod host;
+mod progress;
 mod ranks;
 mod serve;
 pub(crate) mod tunnel;

@@ -9,8 +9,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
+use super::progress;
 use crate::channel::frame::Frame;
-use crate::channel::message::{Report, Signal, Start};
+use crate::channel::message::{Report, Signal, Start, Word};
 use crate::exit::Exit;
 use crate::output::Stream;
 use crate::process::{Group, Launch, Process};
@@ -43,6 +44,7 @@ impl Ranks {
         &mut self,
         start: Start,
         folder: Option<&Path>,
+        private: &Path,
         frames: &mpsc::Sender<Vec<u8>>,
         drained: &mpsc::UnboundedSender<usize>,
     ) -> Result<Vec<i32>, NotStarted> {
@@ -51,7 +53,17 @@ impl Ranks {
             let rank = one.rank;
             let program = OsString::from(one.program);
             let arguments: Vec<OsString> = one.arguments.into_iter().map(Into::into).collect();
-            let variables = one.variables.into_iter();
+            let mut variables = one.variables;
+            match progress::Pipe::new(private, rank) {
+                Ok(pipe) => {
+                    let path = Word::from(pipe.path().as_os_str());
+                    variables.retain(|(name, _)| name != progress::VARIABLE);
+                    variables.push((progress::VARIABLE.to_owned(), path));
+                    tokio::spawn(pipe.listen(frames.clone()));
+                }
+                Err(error) => debug!(rank, %error, "no pipe for progress"),
+            }
+            let variables = variables.into_iter();
             let process = Process::start(&Launch {
                 program: &program,
                 arguments: &arguments,

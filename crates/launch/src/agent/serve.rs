@@ -118,9 +118,13 @@ impl Agent {
             Order::Start(start) => {
                 self.grace = start.grace.min(LONGEST_GRACE);
                 let work = self.work.clone();
-                let started = self
-                    .ranks
-                    .start(start, work.as_deref(), &self.frames, &self.drained);
+                let started = self.ranks.start(
+                    start,
+                    work.as_deref(),
+                    &self.folder,
+                    &self.frames,
+                    &self.drained,
+                );
                 self.report(match started {
                     Ok(pids) => Report::Started(pids),
                     Err(NotStarted { rank, source }) => Report::NotStarted {

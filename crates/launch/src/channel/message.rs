@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
+use crate::progress::Progress;
 
 /// What the two sides must agree on: the launcher sends its own binary, so that a difference means
 /// a broken installation.
@@ -70,7 +71,7 @@ pub(crate) enum Signal {
 }
 
 /// What an agent tells.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
     /// The first report.
@@ -85,6 +86,11 @@ pub(crate) enum Report {
     },
     /// All ranks were started: their processes, in the order of the ranks.
     Started(Vec<i32>),
+    /// How far a rank is.
+    Progress {
+        rank: usize,
+        progress: Progress,
+    },
     /// A rank's first process ended.
     Exited {
         rank: usize,

@@ -40,6 +40,7 @@ use crate::error::{Error, HostProblem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::render::Exception;
 use crate::request::{Binding, OutputRequest, Ssh};
 use crate::role::{Role, Roles};
@@ -134,7 +135,7 @@ pub enum Order {
 }
 
 /// What happens to a job, for whoever follows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A process of it was started.
     Started {
@@ -151,6 +152,13 @@ pub enum Event {
         rank: usize,
         /// How.
         exit: Exit,
+    },
+    /// A process told how far it is.
+    Progress {
+        /// Which.
+        rank: usize,
+        /// How far.
+        progress: Progress,
     },
     /// A process failed while others run.
     Lost {
@@ -317,6 +325,10 @@ impl Fleet {
                         debug!(rank, %exit, "rank ended");
                         on_event(Event::Exited { rank, exit });
                         supervision.exited(now(), rank, exit)
+                    }
+                    Some((_, Incoming::Report(AgentReport::Progress { rank, progress }))) => {
+                        on_event(Event::Progress { rank, progress });
+                        continue;
                     }
                     Some((_, Incoming::Report(AgentReport::Drained { rank }))) => {
                         screen.finish(rank);
