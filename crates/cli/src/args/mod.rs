@@ -67,6 +67,17 @@ pub(crate) enum Command {
     /// Measure collectives, and check their results
     Bench(Box<BenchArguments>),
     Tune(TuneArguments),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages to a folder
+    Man {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        folder: std::path::PathBuf,
+    },
     /// Print the version
     Version,
     /// Start, watch and stop the ranks of one host (started by `carole run`)

@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod detach;
+mod generate;
 mod job;
 mod job_file;
 mod jobs;
@@ -36,6 +37,8 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Tune(arguments) => tune::tune(&arguments),
         Command::BenchRank(arguments) => bench::bench_rank(&arguments),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { folder } => generate::man(&folder),
         Command::Version => version::version(),
         Command::Agent => agent::agent(),
         Command::SelfCheck { digest } => agent::self_check(&digest),
