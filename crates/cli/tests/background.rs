@@ -152,3 +152,53 @@ fn a_program_tells_how_far_it_is() {
         "not under carole"
     );
 }
+
+#[test]
+fn tmux_shows_a_window_for_each_rank() {
+    let folder = Folder::new();
+    folder.fifo("done");
+    let job = format!("panes-{}", std::process::id());
+    let script = "echo hello from $RANK; [ $RANK = 1 ] || read line < done";
+    let words = [
+        "run",
+        "-n",
+        "2",
+        "--name",
+        &job,
+        "--terminal",
+        "tmux",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let running = Running::start(folder.carole(&words));
+    let session = format!("carole-{job}");
+    let tmux = |words: &[&str]| {
+        let done = std::process::Command::new("tmux")
+            .args(words)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    fixture::eventually("there are two windows", || {
+        let list = tmux(&["list-windows", "-t", &session, "-F", "#{window_name}"]);
+        list.lines().eq(["rank-0", "rank-1"])
+    });
+    fixture::eventually("each shows its rank", || {
+        (0..2).all(|rank| {
+            let pane = tmux(&[
+                "capture-pane",
+                "-p",
+                "-t",
+                &format!("{session}:rank-{rank}"),
+            ]);
+            pane.contains(&format!("hello from {rank}"))
+        })
+    });
+    std::fs::write(folder.path().join("done"), "now\n").unwrap();
+    let done = running.finish();
+    tmux(&["kill-session", "-t", &session]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.text().is_empty(), "the windows show it");
+}

@@ -261,6 +261,8 @@ pub(crate) enum TerminalChoice {
     Current,
     /// Nowhere: --log-dir keeps it
     Files,
+    /// In a session of tmux, a window for each rank
+    Tmux,
 }
 
 impl From<TerminalChoice> for Terminal {
@@ -268,6 +270,7 @@ impl From<TerminalChoice> for Terminal {
         match choice {
             TerminalChoice::Current => Self::Current,
             TerminalChoice::Files => Self::Files,
+            TerminalChoice::Tmux => Self::Tmux,
         }
     }
 }

@@ -11,6 +11,7 @@ mod mpi;
 mod report;
 mod run;
 mod table;
+mod tmux;
 mod track;
 mod tune;
 mod version;

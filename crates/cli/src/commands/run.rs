@@ -20,7 +20,7 @@ use tracing::warn;
 use super::job::{self, Orders};
 use super::track::{self, Track};
 use super::{detach, job_file};
-use super::{mpi, table};
+use super::{mpi, table, tmux};
 use crate::args::RunArguments;
 use crate::failure::Failure;
 
@@ -39,9 +39,19 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
         check(&request)?;
         return detach::detach(request.name, request.start_timeout);
     }
-    if background && let Some(name) = &request.name {
+    let tmux = request.output.terminal == Terminal::Tmux;
+    if tmux {
+        tmux::check()?;
+    }
+    if background || tmux {
+        // What is followed must be kept.
+        let name = match request.name.take() {
+            Some(name) => name,
+            None => format!("run-{}", random_word().map_err(Failure::new)?),
+        };
         let folder = &mut request.output.log_folder;
-        *folder = folder.take().or_else(|| track::log_folder(name));
+        *folder = folder.take().or_else(|| track::log_folder(&name));
+        request.name = Some(name);
     }
     launch(&request)
 }
@@ -86,7 +96,7 @@ fn refuse(request: &Request) -> Result<(), Failure> {
         (request.sync.is_some(), "sending a folder to hosts"),
         (request.network.ports.is_some(), "a range of ports"),
         (
-            matches!(request.output.terminal, Terminal::Tmux | Terminal::Tui),
+            request.output.terminal == Terminal::Tui,
             "this kind of terminal",
         ),
     ];
@@ -229,7 +239,14 @@ async fn attempt(
         output,
         orders,
         request.start_timeout,
-        |event| track.note(event),
+        |event| {
+            if track.note(event) && request.output.terminal == Terminal::Tmux {
+                match tmux::open(name, &track.names()) {
+                    Ok(()) => eprintln!("tmux attach -t {} shows the ranks", tmux::session(name)),
+                    Err(error) => warn!(%error, "no windows"),
+                }
+            }
+        },
     )
     .await;
     if let Some(watching) = watching {

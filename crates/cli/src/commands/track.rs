@@ -58,7 +58,18 @@ impl Track {
             .collect();
     }
 
-    pub(super) fn note(&mut self, event: &Event) {
+    /// The processes, as they are called.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.record
+            .ranks
+            .iter()
+            .map(|one| one.name.clone())
+            .collect()
+    }
+
+    /// Takes an event down; whether with it all processes have been started.
+    pub(super) fn note(&mut self, event: &Event) -> bool {
+        let mut started = false;
         match event {
             Event::Started { rank, host, pid } => {
                 if let Some(one) = self.record.ranks.get_mut(*rank) {
@@ -67,8 +78,9 @@ impl Track {
                 }
                 // Written once for all of them.
                 if self.record.ranks.iter().any(|one| one.pid.is_none()) {
-                    return;
+                    return false;
                 }
+                started = true;
             }
             Event::Exited { rank, exit } => {
                 if let Some(one) = self.record.ranks.get_mut(*rank) {
@@ -80,9 +92,10 @@ impl Track {
                     one.progress = Some(progress.clone());
                 }
             }
-            Event::Lost { .. } => return,
+            Event::Lost { .. } => return false,
         }
         self.write();
+        started
     }
 
     pub(super) fn end(&mut self, report: &Report) {

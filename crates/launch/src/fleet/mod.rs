@@ -283,6 +283,9 @@ impl Fleet {
         let ranks: Vec<usize> = job.ranks.iter().copied().filter(|n| *n > 0).collect();
         let prepared = self.prepare(job, &ranks).await?;
         let starts = plan::starts(job, &ranks, &self.members, &prepared)?;
+        let hosts = self.rank_hosts(&ranks);
+        let local: Vec<usize> = ranks.iter().flat_map(|count| 0..*count).collect();
+        let mut screen = Screen::new(&job.output, job.colour, &job.roles, &hosts, &local, &output)?;
         for (member, start) in self.members.iter().zip(starts) {
             member.link.order(AgentOrder::Start(start)).await;
         }
@@ -292,9 +295,6 @@ impl Fleet {
         let started = Instant::now();
         info!(job = job.job, size = job.size(), "ranks started");
 
-        let hosts = self.rank_hosts(&ranks);
-        let local: Vec<usize> = ranks.iter().flat_map(|count| 0..*count).collect();
-        let mut screen = Screen::new(&job.output, job.colour, &job.roles, &hosts, &local, &output)?;
         let mut supervision = Supervision::new(job.size(), job.grace)
             .on_hosts(hosts)
             .with_roles(job.roles);
