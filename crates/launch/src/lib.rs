@@ -20,6 +20,7 @@
 
 pub mod agent;
 mod channel;
+pub mod doctor;
 pub mod environment;
 pub mod error;
 pub mod exit;

@@ -4,6 +4,7 @@
 //! [`commands`](crate::commands).
 
 mod bench;
+mod doctor;
 mod duration;
 mod jobs;
 mod place;
@@ -23,6 +24,7 @@ pub(crate) use self::bench::{
     BenchArguments, BenchRankArguments, MemoryChoice, OperationChoice, OutputChoice,
     TransportChoice,
 };
+pub(crate) use self::doctor::DoctorArguments;
 pub(crate) use self::jobs::{LogsArguments, PsArguments, StatusArguments, StopArguments};
 pub(crate) use self::place::PlaceArguments;
 pub(crate) use self::run::{RunArguments, job_name};
@@ -52,6 +54,7 @@ pub(crate) enum Command {
         #[arg(required = true, value_name = "NAME=VALUE")]
         words: Vec<String>,
     },
+    Doctor(DoctorArguments),
     /// Run a torchrun command line
     #[command(disable_help_flag = true)]
     Torchrun(OthersWords),

@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod detach;
+mod doctor;
 mod generate;
 mod job;
 mod job_file;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Logs(arguments) => jobs::logs(&arguments),
         Command::Stop(arguments) => jobs::stop(&arguments),
         Command::Report { words } => report::report(&words),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Torchrun(others) => run::launch(&torchrun::parse(&others.words, run::exists)?),
         Command::Mpirun(others) => run::launch(&mpirun::parse(&others.words)?),
         Command::Horovodrun(others) => run::launch(&horovodrun::parse(&others.words)?),

@@ -20,7 +20,7 @@ pub(super) fn hello() -> Hello {
 }
 
 /// The cores that this process may use.
-fn allowed_cores() -> Vec<usize> {
+pub(super) fn allowed_cores() -> Vec<usize> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else {
         return vec![0];
     };
@@ -50,7 +50,7 @@ fn nodes(allowed: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Reads `0-3,8,10-11`.
-fn cores_of(list: &str) -> Vec<usize> {
+pub(super) fn cores_of(list: &str) -> Vec<usize> {
     let mut cores = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -62,7 +62,7 @@ fn cores_of(list: &str) -> Vec<usize> {
 }
 
 /// How many NVIDIA GPUs the driver shows.
-fn gpus() -> usize {
+pub(super) fn gpus() -> usize {
     fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count)
 }
 
@@ -108,7 +108,7 @@ pub(super) fn launcher_address() -> Option<IpAddr> {
 
 /// Every interface's addresses.
 #[expect(unsafe_code, reason = "the system's list of interfaces is a C list")]
-fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
+pub(super) fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: the list is written to a local variable, and freed below.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {

@@ -15,8 +15,10 @@
 //! agent, or by the guard if the agent was killed. If the guard is killed, the kernel tells the
 //! agent, which ends everything.
 
+mod examine;
 mod guard;
 mod host;
+mod probe;
 mod progress;
 mod ranks;
 mod serve;

@@ -17,7 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::debug;
 
+use super::examine;
 use super::host;
+use super::probe::Probing;
 use super::ranks::{NotStarted, Ranks};
 use super::tunnel::{self, Tunnels};
 use crate::channel::frame::{Frame, Reader};
@@ -50,6 +52,7 @@ pub(super) async fn serve(folder: &Path) -> io::Result<()> {
         tunnels: Tunnels::default(),
         listener: None,
         ports: None,
+        probing: Probing::default(),
         grace: LONGEST_GRACE,
         frames,
         drained: drained_in,
@@ -94,6 +97,7 @@ struct Agent {
     tunnels: Tunnels,
     listener: Option<TcpListener>,
     ports: Option<ReservedPorts>,
+    probing: Probing,
     grace: Duration,
     frames: mpsc::Sender<Vec<u8>>,
     drained: mpsc::UnboundedSender<usize>,
@@ -135,6 +139,16 @@ impl Agent {
                 .await;
             }
             Order::Signal(signal) => self.ranks.signal(signal),
+            Order::Examine(order) => {
+                let examined = examine::examine(&order.interfaces);
+                self.report(Report::Examined(Box::new(examined))).await;
+            }
+            Order::Clock => self.report(Report::Clock(examine::clock())).await,
+            Order::Listen(order) => {
+                let port = self.probing.listen(order).await;
+                self.report(Report::Listening(port)).await;
+            }
+            Order::Probe(order) => self.probing.probe(order, &self.frames),
             Order::End => {}
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::examination::{Examine, Examined, Listen, Probe, Probed};
 use crate::exit::Exit;
 use crate::progress::Progress;
 
@@ -22,6 +23,11 @@ pub(crate) enum Order {
     Start(Start),
     /// Signals the ranks that run.
     Signal(Signal),
+    Examine(Examine),
+    /// Tell the time.
+    Clock,
+    Listen(Listen),
+    Probe(Probe),
     /// Everything ends, at once.
     End,
 }
@@ -100,6 +106,12 @@ pub(crate) enum Report {
     Drained {
         rank: usize,
     },
+    Examined(Box<Examined>),
+    /// The time, in nanoseconds since 1970.
+    Clock(u64),
+    /// The port that is listened on, or why none is.
+    Listening(Result<u16, String>),
+    Probed(Result<Probed, String>),
 }
 
 /// What an agent's host is like.

@@ -4,5 +4,6 @@
 //! and reports, what ranks print, and the bytes of connections to the coordinator, which listens
 //! beside the launcher only. Nothing else is opened between the two.
 
+pub(crate) mod examination;
 pub(crate) mod frame;
 pub(crate) mod message;

@@ -19,7 +19,7 @@ mod screen;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,7 @@ use tracing::{debug, info, warn};
 pub use binary::has_digest;
 pub use host::{AgentCommand, Destination, Host, Way};
 use link::{Incoming, Link, Means};
+pub(crate) use plan::addresses;
 
 use crate::channel::message::{
     Hello, Order as AgentOrder, PROTOCOL, Report as AgentReport, Signal,
@@ -49,6 +50,8 @@ use screen::{Screen, earlier};
 
 /// How long output may take once it was given up.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
+/// How long an agent that has nothing to do may take to end.
+const LAST_WORD: Duration = Duration::from_secs(2);
 /// Events of one host that may wait.
 const QUEUE: usize = 256;
 
@@ -204,57 +207,25 @@ pub struct Fleet {
 }
 
 /// One host and its agent.
-struct Member {
-    host: Host,
+pub(crate) struct Member {
+    pub(crate) host: Host,
     link: Link,
-    hello: Hello,
+    pub(crate) hello: Hello,
 }
 
 impl Fleet {
     /// Starts an agent on every host. If some cannot take part, the others' end.
     pub async fn connect(hosts: &[Host], reach: &Reach) -> Result<Self, Error> {
-        let remote = hosts.iter().any(|host| host.way != Way::Here);
-        let binary = remote
-            .then(|| {
-                binary::Binary::read(&reach.binary).map_err(|source| Error::Binary {
-                    path: reach.binary.clone(),
-                    source,
-                })
-            })
-            .transpose()?;
-        let means = Means {
-            agent: reach.agent.clone(),
-            ssh: reach.ssh.clone(),
-            binary,
-            connect_seconds: reach.timeout.as_secs(),
-        };
-        let mut joining = JoinSet::new();
-        for (index, host) in hosts.iter().cloned().enumerate() {
-            let (means, limit) = (means.clone(), reach.timeout);
-            joining.spawn(async move {
-                let joined = tokio::time::timeout(limit, join(&host, &means)).await;
-                let late = || HostProblem {
-                    host: host.name.clone(),
-                    problem: format!("no answer after {:.0} s", limit.as_secs_f64()),
-                    hint: host::hint("timed out", &host.name),
-                };
-                (index, joined.unwrap_or_else(|_| Err(late())))
-            });
-        }
-        let mut members: Vec<Option<Member>> = hosts.iter().map(|_| None).collect();
-        let mut problems = Vec::new();
-        while let Some(joined) = joining.join_next().await {
-            match joined.map_err(|error| Error::Internal(error.to_string()))? {
-                (index, Ok(member)) => members[index] = Some(member),
-                (index, Err(problem)) => problems.push((index, problem)),
+        let (mut members, mut problems) = (Vec::new(), Vec::new());
+        for joined in join_all(hosts, reach).await? {
+            match joined {
+                Ok(member) => members.push(member),
+                Err(problem) => problems.push(problem),
             }
         }
         if problems.is_empty() {
-            let members = members.into_iter().flatten().collect();
             Ok(Self { members })
         } else {
-            problems.sort_by_key(|(index, _)| *index);
-            let problems = problems.into_iter().map(|(_, problem)| problem).collect();
             Err(Error::Hosts(problems))
         }
     }
@@ -465,20 +436,17 @@ impl Fleet {
         if !problems.is_empty() {
             return Err(Error::Hosts(problems));
         }
-        // A host that is this one is reached by the others as they see the launcher.
-        let several = self.members.len() > 1;
-        let seen = prepared.iter().find_map(|one| one.launcher);
-        let here = seen
-            .filter(|_| several)
-            .unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let told: Vec<_> = prepared
+            .iter()
+            .zip(&self.members)
+            .map(|(one, member)| (&member.host.way, one.address, one.launcher))
+            .collect();
+        let addresses = plan::addresses(&told, !job.interfaces.is_empty());
         Ok(prepared
             .into_iter()
-            .zip(&self.members)
-            .map(|(one, member)| plan::Prepared {
-                address: match member.host.way {
-                    Way::Here if job.interfaces.is_empty() => here,
-                    _ => one.address,
-                },
+            .zip(addresses)
+            .map(|(one, address)| plan::Prepared {
+                address,
                 ports: one.ports,
                 coordinator: one.coordinator.map_or(job.coordinator, |port| {
                     (IpAddr::from([127, 0, 0, 1]), port).into()
@@ -527,6 +495,26 @@ impl Fleet {
 }
 
 impl Member {
+    /// Gives an order and waits for the report that answers it.
+    pub(crate) async fn ask(
+        &mut self,
+        order: AgentOrder,
+        limit: Duration,
+    ) -> Result<AgentReport, HostProblem> {
+        self.link.order(order).await;
+        match tokio::time::timeout(limit, self.next_report()).await {
+            Ok(report) => report,
+            Err(_) => Err(self.problem(format!("no answer after {:.0} s", limit.as_secs_f64()))),
+        }
+    }
+
+    /// Ends the agent, and waits for that a little.
+    pub(crate) async fn end(mut self) {
+        self.link.order(AgentOrder::End).await;
+        let ended = async { while self.link.incoming.recv().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_WORD, ended).await;
+    }
+
     async fn next_report(&mut self) -> Result<AgentReport, HostProblem> {
         match self.link.incoming.recv().await {
             Some(Incoming::Report(report)) => Ok(report),
@@ -536,13 +524,54 @@ impl Member {
         }
     }
 
-    fn problem(&self, problem: String) -> HostProblem {
+    pub(crate) fn problem(&self, problem: String) -> HostProblem {
         HostProblem {
             host: self.host.name.clone(),
             hint: host::hint(&problem, &self.host.name),
             problem,
         }
     }
+}
+
+/// Starts an agent on every host, all at once; in the hosts' order, who takes part or why not.
+pub(crate) async fn join_all(
+    hosts: &[Host],
+    reach: &Reach,
+) -> Result<Vec<Result<Member, HostProblem>>, Error> {
+    let remote = hosts.iter().any(|host| host.way != Way::Here);
+    let binary = remote
+        .then(|| {
+            binary::Binary::read(&reach.binary).map_err(|source| Error::Binary {
+                path: reach.binary.clone(),
+                source,
+            })
+        })
+        .transpose()?;
+    let means = Means {
+        agent: reach.agent.clone(),
+        ssh: reach.ssh.clone(),
+        binary,
+        connect_seconds: reach.timeout.as_secs(),
+    };
+    let mut joining = JoinSet::new();
+    for (index, host) in hosts.iter().cloned().enumerate() {
+        let (means, limit) = (means.clone(), reach.timeout);
+        joining.spawn(async move {
+            let joined = tokio::time::timeout(limit, join(&host, &means)).await;
+            let late = || HostProblem {
+                host: host.name.clone(),
+                problem: format!("no answer after {:.0} s", limit.as_secs_f64()),
+                hint: host::hint("timed out", &host.name),
+            };
+            (index, joined.unwrap_or_else(|_| Err(late())))
+        });
+    }
+    let mut all = Vec::new();
+    while let Some(joined) = joining.join_next().await {
+        all.push(joined.map_err(|error| Error::Internal(error.to_string()))?);
+    }
+    all.sort_by_key(|(index, _)| *index);
+    Ok(all.into_iter().map(|(_, joined)| joined).collect())
 }
 
 /// Starts an agent and waits for its first report.

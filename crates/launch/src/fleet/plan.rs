@@ -1,7 +1,7 @@
 //! What each host is told: purely from the job and from what the hosts have prepared.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use carole_plan::{HostLayout, PeerId};
@@ -21,6 +21,24 @@ pub(super) struct Prepared {
     pub(super) ports: Vec<u16>,
     pub(super) coordinator: SocketAddr,
     pub(super) token_file: OsString,
+}
+
+/// The addresses under which the hosts reach each other, from what each tells: how it is reached,
+/// its own address, and the launcher's as it sees it.
+///
+/// A host that is this one is reached by the others as they see the launcher, unless interfaces were
+/// `named`.
+pub(crate) fn addresses(told: &[(&Way, IpAddr, Option<IpAddr>)], named: bool) -> Vec<IpAddr> {
+    let seen = told.iter().find_map(|(_, _, launcher)| *launcher);
+    let here = seen
+        .filter(|_| told.len() > 1)
+        .unwrap_or(Ipv4Addr::LOCALHOST.into());
+    told.iter()
+        .map(|(way, own, _)| match way {
+            Way::Here if !named => here,
+            _ => *own,
+        })
+        .collect()
 }
 
 /// The order to prepare, for a host with so many ranks; the first host's has one port more.
