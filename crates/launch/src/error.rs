@@ -123,6 +123,14 @@ pub enum Error {
         /// Why.
         problem: String,
     },
+    /// A host, rank or role that is not there.
+    #[error("there is no {wanted}: {known}")]
+    Nowhere {
+        /// What was looked for.
+        wanted: String,
+        /// What there is.
+        known: String,
+    },
     /// A mistake of this program.
     #[error("a mistake in carole: {0}")]
     Internal(String),

@@ -15,6 +15,17 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// What a shell's `$?` says of a command.
+    ///
+    /// A shell counts signal n as 128 + n, and so do many programs for what they ran. 129 stays a
+    /// code: git and others exit with it when they are called wrongly.
+    pub fn from_shell(code: i32) -> Self {
+        match code {
+            130..=159 => Self::Signal(code - 128),
+            _ => Self::Code(code),
+        }
+    }
+
     /// Whether it ended well.
     pub fn success(self) -> bool {
         self == Self::Code(0)
@@ -97,5 +108,10 @@ mod tests {
         assert_eq!(Exit::Signal(64).to_string(), "exited with signal 64");
         assert_eq!(signal_name(0), None);
         assert_eq!(signal_name(31), Some("SIGSYS"));
+        for code in [0, 1, 128, 129, 130, 139, 159, 160, 255] {
+            assert_eq!(Exit::from_shell(code).code(), code);
+        }
+        assert_eq!(Exit::from_shell(137), Exit::Signal(9));
+        assert_eq!(Exit::from_shell(129), Exit::Code(129));
     }
 }

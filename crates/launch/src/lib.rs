@@ -16,6 +16,8 @@
 //!
 //! The kernel ties a rank to the *thread* that started it: agents run on one thread.
 //!
+//! A command that is no job, such as `carole exec`'s, goes to hosts over plain SSH: see [`remote`].
+//!
 //! Nothing here knows about sessions or tensors, and nothing parses command lines.
 
 pub mod agent;
@@ -36,10 +38,12 @@ pub mod program;
 pub mod progress;
 pub mod random;
 pub mod registry;
+pub mod remote;
 pub mod render;
 pub mod request;
 pub mod role;
 pub mod supervision;
+pub mod whereabouts;
 
 pub use environment::{EnvironmentSet, Variable};
 pub use error::{Error, HostProblem};
@@ -52,3 +56,4 @@ pub use place::Place;
 pub use progress::Progress;
 pub use role::{Role, Roles};
 pub use supervision::Verdict;
+pub use whereabouts::{Target, Whereabouts};

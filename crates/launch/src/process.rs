@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
-    pidfd_open, set_parent_process_death_signal, waitid,
+    pidfd_open, set_parent_process_death_signal, setsid, waitid,
 };
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::io::Interest;
@@ -25,6 +25,12 @@ use crate::exit::Exit;
 pub(crate) struct Group(Pid);
 
 impl Group {
+    /// The group that a child leads which has not been reaped.
+    pub(crate) fn led_by(child: &Child) -> Option<Self> {
+        let id = i32::try_from(child.id()?).ok()?;
+        Pid::from_raw(id).map(Self)
+    }
+
     /// The number, as the guard process knows it.
     pub(crate) fn number(self) -> i32 {
         self.0.as_raw_pid()
@@ -83,14 +89,12 @@ impl Process {
         }
         prepare(&mut command, launch.cores);
         let child = command.spawn()?;
-        let pid = child
-            .id()
-            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
-            .ok_or_else(|| io::Error::other("the process has no id"))?;
-        let exited = readable_on_exit(pid)?;
+        let group =
+            Group::led_by(&child).ok_or_else(|| io::Error::other("the process has no id"))?;
+        let exited = readable_on_exit(group.0)?;
         Ok(Self {
             child,
-            group: Group(pid),
+            group,
             exited,
         })
     }
@@ -127,6 +131,17 @@ fn readable_on_exit(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the descriptor was just opened and is moved into the registration, which is the only
     // one that closes it.
     Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
+}
+
+/// Has the process begin a session, and so a group, of its own: no terminal reaches it, and it can
+/// ask no terminal a question.
+#[expect(unsafe_code, reason = "the only way to run code between fork and exec")]
+pub(crate) fn begin_session(command: &mut Command) {
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed.
+    // It makes one system call, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(|| setsid().map(drop).map_err(io::Error::from));
+    }
 }
 
 /// Lets the kernel kill the process when the thread that starts it ends, and binds it to cores.

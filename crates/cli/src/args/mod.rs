@@ -6,8 +6,11 @@
 mod bench;
 mod doctor;
 mod duration;
+mod exec;
+mod goto;
 mod jobs;
 mod place;
+mod repo;
 mod run;
 pub(crate) mod size;
 mod tune;
@@ -25,8 +28,11 @@ pub(crate) use self::bench::{
     TransportChoice,
 };
 pub(crate) use self::doctor::DoctorArguments;
+pub(crate) use self::exec::ExecArguments;
+pub(crate) use self::goto::GotoArguments;
 pub(crate) use self::jobs::{LogsArguments, PsArguments, StatusArguments, StopArguments};
 pub(crate) use self::place::PlaceArguments;
+pub(crate) use self::repo::{RepoAction, RepoArguments, RepoWork};
 pub(crate) use self::run::{RunArguments, job_name};
 pub(crate) use self::tune::TuneArguments;
 use crate::failure::Failure;
@@ -67,6 +73,9 @@ pub(crate) enum Command {
     /// Run a kungfu-run command line
     #[command(disable_help_flag = true)]
     KungfuRun(OthersWords),
+    Exec(Box<ExecArguments>),
+    Goto(Box<GotoArguments>),
+    Repo(Box<RepoArguments>),
     /// Measure collectives, and check their results
     Bench(Box<BenchArguments>),
     Tune(TuneArguments),

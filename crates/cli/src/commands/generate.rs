@@ -46,12 +46,12 @@ fn reference() -> String {
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
     {
-        describe(command, &mut page);
+        describe("carole", command, &mut page);
     }
     page
 }
 
-fn describe(command: &Command, page: &mut String) {
+fn describe(above: &str, command: &Command, page: &mut String) {
     if command.get_name() == "help" {
         return;
     }
@@ -59,11 +59,11 @@ fn describe(command: &Command, page: &mut String) {
     let about = about.map(ToString::to_string).unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").trim();
-    let name = command.get_name();
+    let name = format!("{above} {}", command.get_name());
     page.push_str(
         &[
-            "\n## carole ",
-            name,
+            "\n## ",
+            &name,
             "\n\n",
             &about,
             "\n\n```text\n",
@@ -92,8 +92,8 @@ fn describe(command: &Command, page: &mut String) {
         let takes_value = argument.get_action().takes_values();
         let mut words = vec![names.join(", ")];
         words.extend(values.into_iter().filter(|_| takes_value));
-        let name = words.join(" ");
-        let name = name.trim();
+        let words = words.join(" ");
+        let flag = words.trim();
         let help = argument
             .get_help()
             .map(ToString::to_string)
@@ -118,11 +118,14 @@ fn describe(command: &Command, page: &mut String) {
             notes.push(format!("default {}", defaults.join(", ")));
         }
         let text = notes.join("; ").replace('|', "\\|").replace('\n', " ");
-        rows.push(format!("| `{name}` | {text} |\n"));
+        rows.push(format!("| `{flag}` | {text} |\n"));
     }
     if !rows.is_empty() {
         page.push_str("\n| flag | meaning |\n|---|---|\n");
         page.push_str(&rows.concat());
+    }
+    for command in command.get_subcommands() {
+        describe(&name, command, page);
     }
 }
 

@@ -4,11 +4,15 @@ mod agent;
 mod bench;
 mod detach;
 mod doctor;
+mod everywhere;
+mod exec;
 mod generate;
+mod goto;
 mod job;
 mod job_file;
 mod jobs;
 mod mpi;
+mod repo;
 mod report;
 mod run;
 mod table;
@@ -37,6 +41,9 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Mpirun(others) => run::launch(&mpirun::parse(&others.words)?),
         Command::Horovodrun(others) => run::launch(&horovodrun::parse(&others.words)?),
         Command::KungfuRun(others) => run::launch(&kungfu_run::parse(&others.words)?),
+        Command::Exec(arguments) => exec::exec(&arguments),
+        Command::Goto(arguments) => goto::goto(&arguments),
+        Command::Repo(arguments) => repo::repo(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Tune(arguments) => tune::tune(&arguments),
         Command::BenchRank(arguments) => bench::bench_rank(&arguments),

@@ -53,33 +53,69 @@ pub struct AgentCommand {
     pub arguments: Vec<OsString>,
 }
 
-/// The words of an `ssh` command that runs `script` on a host.
-pub(super) fn ssh_words(
+/// The words of an `ssh` command that runs `script` on a host, which nobody watches.
+pub(crate) fn ssh_words(
     destination: &Destination,
     ssh: &Ssh,
     connect_seconds: u64,
     script: &str,
 ) -> Vec<OsString> {
-    let mut words: Vec<OsString> = Vec::new();
-    let mut option = |text: String| {
-        words.push("-o".into());
-        words.push(text.into());
-    };
-    // The user's own options come first: with SSH the first value of an option counts.
-    for given in &ssh.options {
-        option(given.clone());
-    }
-    if ssh.trust_any_host {
-        option("StrictHostKeyChecking=no".into());
-        option("UserKnownHostsFile=/dev/null".into());
-        option("LogLevel=ERROR".into());
-    }
+    let mut words = option_words(ssh);
     // Nobody could answer a question for one of many hosts.
-    option("BatchMode=yes".into());
-    option(format!("ConnectTimeout={}", connect_seconds.max(1)));
+    words.extend(option("BatchMode=yes"));
+    words.extend(option(&format!(
+        "ConnectTimeout={}",
+        connect_seconds.max(1)
+    )));
     // A network that is gone is noticed within a minute.
-    option("ServerAliveInterval=15".into());
-    option("ServerAliveCountMax=4".into());
+    words.extend(option("ServerAliveInterval=15"));
+    words.extend(option("ServerAliveCountMax=4"));
+    words.extend(access_words(destination, ssh));
+    words.extend(["-T".into(), "--".into()]);
+    words.push((&destination.host).into());
+    words.push(script.into());
+    words
+}
+
+/// The words of an `ssh` command for a person: a shell on the host, or `script` instead.
+///
+/// With `terminal` it gets one there even for a script.
+pub fn ssh_words_for_person(
+    destination: &Destination,
+    ssh: &Ssh,
+    terminal: bool,
+    script: Option<OsString>,
+) -> Vec<OsString> {
+    let mut words = option_words(ssh);
+    words.extend(access_words(destination, ssh));
+    if terminal {
+        words.push("-t".into());
+    }
+    words.push("--".into());
+    words.push((&destination.host).into());
+    words.extend(script);
+    words
+}
+
+fn option(text: &str) -> [OsString; 2] {
+    ["-o".into(), text.into()]
+}
+
+/// What is asked of SSH in general. The user's own options come first: with SSH the first value of
+/// an option counts.
+fn option_words(ssh: &Ssh) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ssh.options.iter().flat_map(|given| option(given)).collect();
+    if ssh.trust_any_host {
+        words.extend(option("StrictHostKeyChecking=no"));
+        words.extend(option("UserKnownHostsFile=/dev/null"));
+        words.extend(option("LogLevel=ERROR"));
+    }
+    words
+}
+
+/// As whom, through which port and with which key.
+fn access_words(destination: &Destination, ssh: &Ssh) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
     if let Some(port) = destination.port.or(ssh.port) {
         words.extend(["-p".into(), port.to_string().into()]);
     }
@@ -89,14 +125,11 @@ pub(super) fn ssh_words(
     if let Some(identity) = &ssh.identity {
         words.extend(["-i".into(), identity.into()]);
     }
-    words.extend(["-T".into(), "--".into()]);
-    words.push((&destination.host).into());
-    words.push(script.into());
     words
 }
 
 /// What may help, by what SSH said.
-pub(super) fn hint(said: &str, host: &str) -> Option<String> {
+pub(crate) fn hint(said: &str, host: &str) -> Option<String> {
     let hints = [
         (
             "Permission denied",
@@ -166,6 +199,9 @@ mod tests {
             "{line}"
         );
         assert!(line.ends_with("-p 2222 -l ann -T -- b true"), "{line}");
+        let words = ssh_words_for_person(&destination, &ssh, true, None);
+        let line = words.join(&OsString::from(" "));
+        assert_eq!(line, "-o Compression=yes -p 2222 -l ann -t -- b");
     }
 
     #[test]

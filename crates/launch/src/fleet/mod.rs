@@ -12,7 +12,7 @@
 //! everything on their hosts.
 
 mod binary;
-mod host;
+pub(crate) mod host;
 mod link;
 mod plan;
 mod screen;
@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 pub use binary::has_digest;
-pub use host::{AgentCommand, Destination, Host, Way};
+pub use host::{AgentCommand, Destination, Host, Way, ssh_words_for_person};
 use link::{Incoming, Link, Means};
 pub(crate) use plan::addresses;
 
