@@ -1,9 +1,11 @@
-//! Logs go to standard error, from the level that the environment names.
+//! Logs go to standard error, or to a page that has the terminal, from the level that the
+//! environment names.
 
 use anyhow::anyhow;
 use tracing::Level;
 
 use crate::failure::Failure;
+use crate::tui::Log;
 
 /// Where the level is looked for, first found first; the second is KungFu's name for it.
 const VARIABLES: [&str; 2] = ["CAROLE_LOG_LEVEL", "KUNGFU_CONFIG_LOG_LEVEL"];
@@ -14,7 +16,7 @@ pub(crate) fn init(usual: Level) -> Result<(), Failure> {
     let level = level(variable, usual)?;
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(Log)
         .with_target(false)
         .try_init()
         .map_err(|error| Failure::new(anyhow!("cannot set up logs: {error}")))

@@ -2,13 +2,14 @@
 //!
 //! It composes the other crates and decides nothing: arguments are parsed ([`args`]), logs are set
 //! up ([`logs`]), the command runs ([`commands`]), and what went wrong is told ([`failure`]). The
-//! command lines of other launchers are read in [`fronts`].
+//! command lines of other launchers are read in [`fronts`]. The page of a job is in [`tui`].
 
 mod args;
 mod commands;
 mod failure;
 mod fronts;
 mod logs;
+mod tui;
 
 use std::process::ExitCode;
 

@@ -104,6 +104,16 @@ pub(crate) enum Command {
     /// Be one rank of a benchmark (started by `carole bench`)
     #[command(hide = true)]
     BenchRank(BenchRankArguments),
+    /// Show the page of a job that does not exist
+    #[command(hide = true)]
+    TuiDemo {
+        /// How many ranks it has
+        #[arg(long, default_value_t = 4)]
+        ranks: usize,
+        /// Panic when interrupted
+        #[arg(long)]
+        panic: bool,
+    },
 }
 
 /// The words of another launcher's command line, read by its own rules.

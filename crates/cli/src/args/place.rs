@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 #[command(next_help_heading = "Hosts")]
 #[command(group = ArgGroup::new("where").args(["hosts", "hostfile", "host_discovery_script", "hosts_from"]))]
 pub(crate) struct PlaceArguments {
-    /// The hosts: NAME[:SLOTS], user@NAME, NAME:PORT[:SLOTS]
+    /// The hosts: `NAME[:SLOTS]`, `user@NAME`, `NAME:PORT[:SLOTS]`
     #[arg(short = 'H', long, value_name = "HOST,…")]
     pub(crate) hosts: Option<String>,
 

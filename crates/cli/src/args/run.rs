@@ -263,6 +263,8 @@ pub(crate) enum TerminalChoice {
     Files,
     /// In a session of tmux, a window for each rank
     Tmux,
+    /// On a page of this terminal, with hosts, ranks and logs
+    Tui,
 }
 
 impl From<TerminalChoice> for Terminal {
@@ -271,6 +273,7 @@ impl From<TerminalChoice> for Terminal {
             TerminalChoice::Current => Self::Current,
             TerminalChoice::Files => Self::Files,
             TerminalChoice::Tmux => Self::Tmux,
+            TerminalChoice::Tui => Self::Tui,
         }
     }
 }

@@ -12,6 +12,7 @@ mod job;
 mod job_file;
 mod jobs;
 mod mpi;
+mod page;
 mod repo;
 mod report;
 mod run;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 use crate::args::Command;
 use crate::failure::Failure;
 use crate::fronts::{horovodrun, kungfu_run, mpirun, torchrun};
+use crate::tui::demo;
 
 /// Runs a command to its exit code.
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
@@ -49,6 +51,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::BenchRank(arguments) => bench::bench_rank(&arguments),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
+        Command::TuiDemo { ranks, panic } => demo::demo(ranks, panic),
         Command::Version => version::version(),
         Command::Agent => agent::agent(),
         Command::SelfCheck { digest } => agent::self_check(&digest),

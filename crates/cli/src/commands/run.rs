@@ -18,6 +18,7 @@ use carole_plan::PlanError;
 use tracing::warn;
 
 use super::job::{self, Orders};
+use super::page::{self, Page};
 use super::track::{self, Track};
 use super::{detach, job_file};
 use super::{mpi, table, tmux};
@@ -42,6 +43,9 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     let tmux = request.output.terminal == Terminal::Tmux;
     if tmux {
         tmux::check()?;
+    }
+    if request.output.terminal == Terminal::Tui {
+        page::check()?;
     }
     if background || tmux {
         // What is followed must be kept.
@@ -95,10 +99,6 @@ fn refuse(request: &Request) -> Result<(), Failure> {
     let not_yet = [
         (request.sync.is_some(), "sending a folder to hosts"),
         (request.network.ports.is_some(), "a range of ports"),
-        (
-            request.output.terminal == Terminal::Tui,
-            "this kind of terminal",
-        ),
     ];
     for (asked, what) in not_yet {
         if asked {
@@ -218,7 +218,15 @@ async fn attempt(
         output: request.output.clone(),
         colour: colours(),
     };
-    let output = Output::standard()
+    let page = (request.output.terminal == Terminal::Tui)
+        .then(|| Page::open(name, size, orders.sender.clone()))
+        .transpose()?;
+    let output = match page {
+        // The terminal is the page's.
+        Some(_) => Output::new(std::io::sink(), std::io::sink()),
+        None => Output::standard(),
+    };
+    let output = output
         .context("cannot start the output's thread")
         .map_err(Failure::new)?;
     let watching = request.deadline.map(|limit| {
@@ -240,6 +248,9 @@ async fn attempt(
         orders,
         request.start_timeout,
         |event| {
+            if let Some(page) = &page {
+                page.note(event, |number| roles.describe(number));
+            }
             if track.note(event) && request.output.terminal == Terminal::Tmux {
                 match tmux::open(name, &track.names()) {
                     Ok(()) => eprintln!("tmux attach -t {} shows the ranks", tmux::session(name)),
@@ -251,6 +262,9 @@ async fn attempt(
     .await;
     if let Some(watching) = watching {
         watching.abort();
+    }
+    if let Some(page) = page {
+        page.close(ended.as_ref().ok());
     }
     ended.map_err(|error| match error.downcast::<Error>() {
         Ok(error) => failed_start(error),

@@ -92,7 +92,7 @@ impl Track {
                     one.progress = Some(progress.clone());
                 }
             }
-            Event::Lost { .. } => return false,
+            Event::Lost { .. } | Event::Printed { .. } => return false,
         }
         self.write();
         started

@@ -3,7 +3,7 @@
 //! # Expected flow
 //!
 //! The launcher starts `carole agent` on every host of a job, here through pipes and elsewhere
-//! through SSH, and orders it about over its standard input (see [`channel`](crate::channel)): the
+//! through SSH, and orders it about over its standard input (see the module `channel`): the
 //! agent says what its host is like, prepares, starts its ranks, sends what they print and how they
 //! end. It ends when it is told to, or when the launcher is gone.
 //!

@@ -40,10 +40,10 @@ use crate::environment::{EnvironmentSet, Variable};
 use crate::error::{Error, HostProblem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, Stream};
 use crate::progress::Progress;
 use crate::render::Exception;
-use crate::request::{Binding, OutputRequest, Ssh};
+use crate::request::{Binding, OutputRequest, Ssh, Terminal};
 use crate::role::{Role, Roles};
 use crate::supervision::{Action, Supervision, Verdict};
 use screen::{Screen, earlier};
@@ -155,6 +155,15 @@ pub enum Event {
         rank: usize,
         /// How.
         exit: Exit,
+    },
+    /// A process printed something; told only where a page shows it.
+    Printed {
+        /// Which.
+        rank: usize,
+        /// Where to.
+        stream: Stream,
+        /// What.
+        bytes: Vec<u8>,
     },
     /// A process told how far it is.
     Progress {
@@ -290,6 +299,9 @@ impl Fleet {
                 event = events.recv() => match event {
                     Some((_, Incoming::Printed { rank, stream, bytes })) => {
                         screen.print(rank, stream, &bytes);
+                        if job.output.terminal == Terminal::Tui {
+                            on_event(Event::Printed { rank, stream, bytes });
+                        }
                         continue;
                     }
                     Some((_, Incoming::Report(AgentReport::Exited { rank, exit }))) => {

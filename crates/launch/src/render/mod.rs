@@ -66,6 +66,7 @@ pub use self::exception::{Exception, last_frame};
 pub use self::look::Style;
 pub use self::out::{Out, Stream};
 pub use self::prefix::Label;
+pub use self::states::States;
 pub use self::tail::Tail;
 
 /// Turns what the processes of a job print into what is shown.

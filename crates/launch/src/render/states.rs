@@ -11,7 +11,7 @@ const UP: &[u8] = b"\x1b[A";
 
 /// The latest state of a line that is not ended.
 #[derive(Debug, Default)]
-pub(crate) struct States {
+pub struct States {
     /// Since the last carriage return.
     text: Vec<u8>,
     /// The latest state that a carriage return ended.
@@ -21,22 +21,22 @@ pub(crate) struct States {
 
 impl States {
     /// Whether there was nothing at all.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.returned
     }
 
     /// Whether there was a carriage return.
-    pub(crate) fn returned(&self) -> bool {
+    pub fn returned(&self) -> bool {
         self.returned
     }
 
     /// What came since the last carriage return.
-    pub(crate) fn text(&self) -> &[u8] {
+    pub fn text(&self) -> &[u8] {
         &self.text
     }
 
     /// The latest state that has something in it; without a carriage return, all of the line.
-    pub(crate) fn latest(&self) -> &[u8] {
+    pub fn latest(&self) -> &[u8] {
         if !self.returned {
             &self.text
         } else if is_state(&self.text) {
@@ -48,7 +48,7 @@ impl States {
 
     /// Adds bytes without a newline, at most `longest` to a state. Tells whether they began or
     /// changed a state.
-    pub(crate) fn extend(&mut self, bytes: &[u8], longest: usize) -> bool {
+    pub fn extend(&mut self, bytes: &[u8], longest: usize) -> bool {
         let mut rest = bytes;
         let mut changed = false;
         loop {
@@ -66,7 +66,7 @@ impl States {
     }
 
     /// Takes back a move up at the end, if there is one: with it a newline is none.
-    pub(crate) fn take_move_up(&mut self) -> bool {
+    pub fn take_move_up(&mut self) -> bool {
         let latest = if is_blank(&self.text) {
             &mut self.ended
         } else {
@@ -81,7 +81,7 @@ impl States {
     }
 
     /// Begins a new line.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.text.clear();
         self.ended.clear();
         self.returned = false;
