@@ -282,7 +282,7 @@ pub(crate) fn run_ranks_with(
     let ranks = ranks.to_string();
     let carole = tools().carole.as_os_str();
     let mut words: Vec<&OsStr> = vec![carole];
-    words.extend(["run", "-n", &ranks, "--"].map(OsStr::new));
+    words.extend(["run", "--no-collapse", "-n", &ranks, "--"].map(OsStr::new));
     words.push(program.as_os_str());
     words.extend(arguments);
     run(&words, variables)
