@@ -13,6 +13,8 @@ export PROPTEST_RNG_SEED ?= 1
 
 CARGO_TEST := cargo test --locked --workspace
 VERIFY := cargo test --locked --manifest-path crates/engine/verify/Cargo.toml --target-dir target/verify
+FRAMEWORKS := folder=$$(scripts/frameworks) && \
+	"$$folder/bin/python" -m pytest -q -p no:cacheprovider tests/frameworks
 step = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help
@@ -55,6 +57,12 @@ test: tools ## Run every check and every test
 	$(CARGO_TEST) --no-fail-fast
 	$(call step,the protocol of shared memory in every order)
 	$(VERIFY)
+
+# Needs 3.3 GB in the user's cache; not part of `make test` yet.
+.PHONY: frameworks
+frameworks: tools ## Run PyTorch, TensorFlow, JAX and mpi4py programs under carole
+	cargo build --locked --package carole-cli
+	$(FRAMEWORKS)
 
 # ---- While working ----
 
