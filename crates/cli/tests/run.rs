@@ -315,3 +315,13 @@ fn version_and_help_are_data() {
         }));
     }
 }
+
+#[test]
+fn a_job_that_has_ended_is_not_waited_for() {
+    let folder = Folder::new();
+    let begin = std::time::Instant::now();
+    let finished = folder.run_script(4, &[], "true");
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let took = begin.elapsed();
+    assert!(took < std::time::Duration::from_secs(1), "it took {took:?}");
+}

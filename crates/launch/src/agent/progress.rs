@@ -45,8 +45,8 @@ impl Pipe {
         &self.path
     }
 
-    /// Sends what the rank tells, the latest only.
-    pub(super) async fn listen(mut self, frames: mpsc::Sender<Vec<u8>>) {
+    /// Sends what the rank tells, the latest only. Does not keep the channel open.
+    pub(super) async fn listen(mut self, frames: mpsc::WeakSender<Vec<u8>>) {
         let mut progress = Progress::default();
         let mut line = Vec::new();
         let mut bytes = vec![0; LONGEST_LINE];
@@ -70,6 +70,7 @@ impl Pipe {
                     changed = false;
                     due = Instant::now() + PACE;
                     let report = Report::Progress { rank: self.rank, progress: progress.clone() };
+                    let Some(frames) = frames.upgrade() else { return };
                     if frames.send(Frame::Report(report).encode()).await.is_err() {
                         return;
                     }

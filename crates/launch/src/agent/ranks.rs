@@ -59,7 +59,7 @@ impl Ranks {
                     let path = Word::from(pipe.path().as_os_str());
                     variables.retain(|(name, _)| name != progress::VARIABLE);
                     variables.push((progress::VARIABLE.to_owned(), path));
-                    tokio::spawn(pipe.listen(frames.clone()));
+                    tokio::spawn(pipe.listen(frames.downgrade()));
                 }
                 Err(error) => debug!(rank, %error, "no pipe for progress"),
             }
