@@ -194,10 +194,11 @@ fn read(folder: &Path) -> Option<Record> {
     serde_json::from_slice(&fs::read(folder.join(FILE)).ok()?).ok()
 }
 
+/// Seconds since 1970, to the millisecond: such numbers are read back as they were written.
 fn now() -> f64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0.0, |since| since.as_secs_f64())
+        .map_or(0.0, |since| since.as_millis() as f64 / 1000.0)
 }
 
 /// When a process began, if it is there.
