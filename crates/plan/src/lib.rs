@@ -35,6 +35,7 @@ pub use host_list::{HostList, Placement};
 pub use job::{Backend, JobSpec};
 pub use layout::{HostLayout, Position};
 pub use membership::{Endpoint, Generation, Member, Membership};
+pub use nearest::nearest;
 pub use peer::{PeerId, PeerList};
 pub use spanning_tree::minimum_spanning_tree;
 pub use table::{AlgorithmTable, LocalRule};

@@ -7,7 +7,7 @@ const LONGEST: usize = 64;
 ///
 /// Case, hyphens and underscores do not count, and neither does the end of a word that begins like
 /// a known one: `environment` is near `env`.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > LONGEST {
         return None;
     }

@@ -357,7 +357,7 @@ fn table_variable(path: &Path) -> Result<Variable, Failure> {
 }
 
 /// Turns how the job ended into an exit code and, if it did not end well, what a person is told.
-fn conclude(report: Report) -> Result<ExitCode, Failure> {
+pub(super) fn conclude(report: Report) -> Result<ExitCode, Failure> {
     let code = report.exit_code();
     let Some(verdict) = report.verdict else {
         return Ok(ExitCode::SUCCESS);

@@ -13,7 +13,6 @@ mod flag;
 pub(crate) mod horovodrun;
 pub(crate) mod kungfu_run;
 pub(crate) mod mpirun;
-mod nearest;
 mod scan;
 #[cfg(test)]
 mod testing;

@@ -4,12 +4,12 @@
 //! that is neither a flag nor a flag's value is the program, and all words from there on are its
 //! own.
 
+use carole_plan::nearest;
 use std::ffi::OsString;
 
 use anyhow::anyhow;
 
 use super::flag::{Flag, Given, Handling, Values};
-use super::nearest::nearest;
 use crate::failure::Failure;
 
 /// A launcher: its name and how its command line is read.

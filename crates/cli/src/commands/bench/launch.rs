@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use carole_launch::random::random_word;
 use carole_launch::request::{Binding, OutputRequest, Ranks, Ssh};
 use carole_launch::{
-    EnvironmentSet, Fleet, Job, Listed, Order, Output, Reach, Report, Roles, Verdict,
-    forward_interrupts,
+    EnvironmentSet, Fleet, Job, Listed, Order, Output, Reach, Report, Roles, forward_interrupts,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -17,7 +16,7 @@ use tokio::sync::mpsc;
 use super::measurement::Measurement;
 use super::plan::Plan;
 use crate::commands::job::{self, Orders};
-use crate::commands::run::failed_start;
+use crate::commands::run::{conclude, failed_start};
 use crate::failure::Failure;
 
 /// How long to wait for the other ranks once one has registered.
@@ -76,7 +75,7 @@ impl Launcher {
                 Ok(error) => failed_start(error),
                 Err(error) => Failure::new(error),
             })?;
-        conclude(ended)
+        conclude(ended).map(drop)
     }
 }
 
@@ -153,23 +152,6 @@ async fn supervise(
         ended = running => ended,
         () = pass_interrupts_on => unreachable!("it waits for the end"),
     }
-}
-
-/// Turns how the ranks ended into what a person is told.
-fn conclude(ended: Report) -> Result<(), Failure> {
-    let code = ended.exit_code();
-    let Some(verdict) = ended.verdict else {
-        return Ok(());
-    };
-    let failure = Failure::new(anyhow!("{verdict}")).with_code(code);
-    Err(match verdict {
-        Verdict::Failed { rank, .. } if !ended.last_lines.is_empty() => {
-            let title = format!("last lines of rank {rank}:");
-            let lines = ended.last_lines.into_iter().map(|line| format!("  {line}"));
-            failure.with_details(std::iter::once(title).chain(lines).collect())
-        }
-        _ => failure,
-    })
 }
 
 /// Takes the ranks' standard output, in which every line begins with a rank, and reports what
