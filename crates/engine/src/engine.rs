@@ -16,21 +16,23 @@ use crate::server::Server;
 use crate::session::{Inner, Loss};
 use crate::started::Started;
 use crate::stream::Events;
-use crate::stream::socket::Socket;
+use crate::stream::parting::Parting;
 use crate::sys;
 use crate::wait::{Patience, Step, Waiter};
 
 /// How often the thread checks whether callers still read the connections themselves.
 const RECHECK: Duration = Duration::from_millis(2);
 
-/// How long the sockets of a session that is over are kept.
-const LINGER: Duration = Duration::from_secs(1);
+/// How often connections that are on their way out are looked after.
+const PARTING: Duration = Duration::from_millis(500);
 
 /// The handle of the engine thread.
 pub(crate) struct Engine {
     bell: OwnedFd,
     work: Mutex<Work>,
     stop: AtomicBool,
+    /// Forks between the first engine's process and this one; see [`sys::forks`].
+    forks: u32,
 }
 
 #[derive(Default)]
@@ -38,7 +40,7 @@ struct Work {
     server: Option<Arc<Server>>,
     sessions: Vec<Weak<Inner>>,
     started: Vec<Arc<Started>>,
-    lingering: Vec<(Socket, Instant)>,
+    partings: Vec<Parting>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,6 +51,7 @@ impl Engine {
             bell: sys::eventfd()?,
             work: Mutex::new(Work::default()),
             stop: AtomicBool::new(false),
+            forks: sys::forks(),
         });
         let weak = Arc::downgrade(&engine);
         let bell = engine.bell.try_clone()?;
@@ -93,18 +96,9 @@ impl Engine {
         self.ring();
     }
 
-    /// Keeps the sockets of a session that is over for a moment.
-    ///
-    /// A socket that is closed with unread data resets the connection, and the other side may then
-    /// lose the goodbye: so no more is said, and what still comes is read and dropped.
-    pub(crate) fn linger(&self, sockets: Vec<Socket>) {
-        for socket in &sockets {
-            socket.finish();
-        }
-        let until = Instant::now() + LINGER;
-        self.work()
-            .lingering
-            .extend(sockets.into_iter().map(|socket| (socket, until)));
+    /// Sees the connections of a session that is over out.
+    pub(crate) fn part(&self, partings: Vec<Parting>) {
+        self.work().partings.extend(partings);
         self.ring();
     }
 
@@ -117,6 +111,10 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if self.forks != sys::forks() {
+            // The thread is the parent's, and so is what the connections still have to say.
+            return;
+        }
         self.stop.store(true, Ordering::Release);
         self.ring();
         let thread = self.work().thread.take();
@@ -124,6 +122,14 @@ impl Drop for Engine {
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
+        }
+        let mut partings = std::mem::take(&mut self.work().partings);
+        loop {
+            partings.retain_mut(|parting| parting.progress() && !parting.is_delivered());
+            if partings.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -153,9 +159,7 @@ impl Rounds {
         let (server, sessions) = {
             let mut work = engine.work();
             self.started.append(&mut work.started);
-            let now = Instant::now();
-            work.lingering
-                .retain(|(socket, until)| now < *until && socket.drain());
+            work.partings.retain_mut(Parting::progress);
             work.sessions.retain(|session| session.strong_count() > 0);
             let sessions: Vec<Arc<Inner>> =
                 work.sessions.iter().filter_map(Weak::upgrade).collect();
@@ -206,10 +210,10 @@ impl Rounds {
             }
         }
         let mut fds = vec![(engine.bell.as_raw_fd(), libc::POLLIN)];
-        let mut lingers = false;
-        for (socket, _) in &engine.work().lingering {
-            fds.push((socket.raw(), libc::POLLIN));
-            lingers = true;
+        let mut parts = false;
+        for parting in &engine.work().partings {
+            parting.descriptors(|fd, events| fds.push((fd, events)));
+            parts = true;
         }
         if let Some(server) = &server {
             server.descriptors(&mut fds);
@@ -231,8 +235,8 @@ impl Rounds {
                 (a, b) => a.or(b),
             };
         }
-        if lingers {
-            limit = Some(limit.unwrap_or(LINGER).min(LINGER));
+        if parts {
+            limit = Some(limit.unwrap_or(PARTING).min(PARTING));
         }
         if !self.started.is_empty() {
             limit = Some(

@@ -245,7 +245,7 @@ impl Drop for Inner {
             }
         }
         if let Some(streams) = self.streams.take() {
-            self.engine.linger(streams.into_sockets());
+            self.engine.part(streams.into_partings());
         }
     }
 }

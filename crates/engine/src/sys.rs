@@ -477,6 +477,14 @@ pub(crate) unsafe fn receive(
     }
 }
 
+/// Bytes that were sent on a TCP socket and that the other side has not confirmed.
+pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel fills the local variable.
+    let outcome = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome == 0 { bytes as usize } else { 0 }
+}
+
 /// Gives a range of a memory file back to the system; it reads as zeroes afterwards.
 pub(crate) fn punch_hole(fd: BorrowedFd<'_>, offset: usize, bytes: usize) {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;

@@ -157,6 +157,8 @@ pub(crate) struct Outlet {
     /// Bytes that are ready to be sent, all from the beginning on.
     pub(crate) available: u64,
     pub(crate) sent: u64,
+    /// The socket took a part only of what was offered last: a frame may have begun.
+    begun: bool,
 }
 
 impl Outlet {
@@ -167,6 +169,7 @@ impl Outlet {
         total: 0,
         available: 0,
         sent: 0,
+        begun: false,
     };
 
     /// The `bytes` bytes of a span from `base` on, where they lie.
@@ -330,9 +333,11 @@ impl Channel {
                 loop {
                     let upto = out.available.min(flow.stages[stage].granted());
                     let ready = upto.saturating_sub(out.sent);
-                    // Few headers and system calls: more will be ready soon.
+                    // Few headers and system calls: more will be ready soon. But a frame that has
+                    // begun goes to its end: what others wait for may stand behind it.
                     let few = BLOCK.min(out.capacity as u64 / 4);
-                    if ready == 0 || (ready < few && upto == out.available && upto < out.total) {
+                    let little = ready < few && upto == out.available && upto < out.total;
+                    if ready == 0 || (little && !out.begun) {
                         break;
                     }
                     let (at, bytes) = out.next(ready);
@@ -346,8 +351,9 @@ impl Channel {
                         })
                         .map_err(|_| flow.rank)?;
                     out.sent += sent as u64;
+                    out.begun = sent < bytes;
                     any |= sent > 0;
-                    if sent < bytes {
+                    if out.begun {
                         break;
                     }
                 }
@@ -410,5 +416,77 @@ impl Channel {
         if streams.inbox.register(&flows) {
             streams.inbox.give_up(&flows);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::stream::connection::Connection;
+    use crate::stream::frame::{HEADER, MAX_DATA};
+    use crate::stream::socket::Socket;
+
+    /// What can be read just now.
+    fn read_some(socket: &mut &UnixStream) -> usize {
+        let mut buffer = vec![0; 1 << 20];
+        let mut got = 0;
+        while let Ok(count @ 1..) = socket.read(&mut buffer) {
+            got += count;
+        }
+        got
+    }
+
+    #[test]
+    fn a_frame_that_has_begun_goes_to_its_end() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        theirs.set_nonblocking(true).expect("a socket");
+        let connection = Connection::new(1, Socket::Local(ours));
+        let streams = Streams::new(1, vec![None, Some(connection)]).expect("an eventfd");
+        let mut tensor = vec![0u8; 1 << 20];
+        let span = Span::one(tensor.as_mut_ptr(), tensor.len());
+        let key = Key(1, 2);
+        let link = Link {
+            rank: 1,
+            intakes: [Intake::NONE; 2],
+            outlets: [Outlet::straight(span, 0, tensor.len()), Outlet::NONE],
+        };
+        let mut channel = Channel::open(&streams, key, vec![link]).expect("a new key");
+        let descriptor = Descriptor::from_parts(1, 0, 0, 0).expect("a barrier");
+        let post = Post {
+            descriptor,
+            granted: [1 << 20, 0],
+        };
+        streams.inbox.post(1, key, 0, &post, &[]);
+
+        // More than the socket takes is ready; it is read until less than a block is left.
+        let available = MAX_DATA as u64;
+        channel.outlets[0][0].available = available;
+        let mut got = 0;
+        let mut left = available;
+        while left >= BLOCK {
+            channel.send_more(&streams).expect("open");
+            left = available - channel.outlets[0][0].sent;
+            let mut some = [0; 4 << 10];
+            got += (&theirs).read(&mut some).expect("there is something");
+        }
+        assert!(left > 0, "the socket takes everything");
+
+        // Something that the other side waits for stands behind it.
+        let credit = streams.frame(FrameKind::Credit, key);
+        streams.send(1, &credit, &[]).expect("open");
+        got += read_some(&mut &theirs);
+        channel.send_more(&streams).expect("open");
+        streams.connections[1]
+            .as_ref()
+            .expect("it")
+            .flush()
+            .expect("open");
+        got += read_some(&mut &theirs);
+        assert_eq!(channel.outlets[0][0].sent, available);
+        assert_eq!(got, MAX_DATA + 2 * HEADER);
+        channel.close(&streams);
     }
 }

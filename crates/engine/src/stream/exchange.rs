@@ -64,6 +64,8 @@ struct Outflow {
     total: u64,
     available: u64,
     sent: u64,
+    /// The socket took a part only of what was offered last: a frame may have begun.
+    begun: bool,
 }
 
 impl Outflow {
@@ -73,6 +75,7 @@ impl Outflow {
         total: 0,
         available: 0,
         sent: 0,
+        begun: false,
     };
 
     fn new(span: Span, at: usize, bytes: usize, available: bool) -> Self {
@@ -82,7 +85,7 @@ impl Outflow {
             at,
             total,
             available: if available { total } else { 0 },
-            sent: 0,
+            ..Self::NONE
         }
     }
 }
@@ -697,11 +700,14 @@ impl Exchange {
                 let granted = flow.stages[stage].granted();
                 let out = &mut self.out[index][stage];
                 let upto = out.available.min(granted);
-                // Results go in blocks, so that headers and system calls stay few.
-                if upto <= out.sent || (stage == 1 && upto - out.sent < BLOCK && upto < out.total) {
+                // Results go in blocks, so that headers and system calls stay few. But a frame
+                // that has begun goes to its end: what others wait for may stand behind it.
+                let ready = upto.saturating_sub(out.sent);
+                let little = stage == 1 && ready < BLOCK && upto < out.total;
+                if ready == 0 || (little && !out.begun) {
                     continue;
                 }
-                let mut bytes = (upto - out.sent) as usize;
+                let mut bytes = ready as usize;
                 let mut at = out.at + out.sent as usize;
                 if stage == 1 && self.passes_on {
                     at = (out.sent % self.ring as u64) as usize;
@@ -710,6 +716,7 @@ impl Exchange {
                 let sent = send_data(streams, flow.rank, self.key, stage as u8, out, at, bytes)
                     .map_err(|_| flow.rank)?;
                 out.sent += sent as u64;
+                out.begun = sent < bytes;
                 any |= sent > 0;
             }
         }

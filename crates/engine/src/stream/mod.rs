@@ -14,6 +14,7 @@ pub(crate) mod exchange;
 pub(crate) mod frame;
 pub(crate) mod handshake;
 pub(crate) mod inbox;
+pub(crate) mod parting;
 pub(crate) mod socket;
 pub(crate) mod tls;
 pub(crate) mod tree;
@@ -31,7 +32,7 @@ use connection::{Connection, Handler};
 use exchange::Shelf;
 use frame::{Frame, FrameKind, POST, Post};
 use inbox::{Flows, Inbox};
-use socket::Socket;
+use parting::Parting;
 
 /// Something that a connection brought for the session itself.
 pub(crate) trait Events: Send + Sync {
@@ -150,12 +151,9 @@ impl Streams {
     }
 
     /// What is left when the session is over.
-    pub(crate) fn into_sockets(self) -> Vec<Socket> {
-        self.connections
-            .into_iter()
-            .flatten()
-            .map(|connection| connection.socket)
-            .collect()
+    pub(crate) fn into_partings(self) -> Vec<Parting> {
+        let connections = self.connections.into_iter().flatten();
+        connections.map(Parting::new).collect()
     }
 
     /// Tells sleeping callers to look again.
