@@ -178,6 +178,15 @@ impl Drop for Handle {
     }
 }
 
+/// Runs a call where it was prepared: it is large enough for a move to take time.
+#[inline]
+fn run_now(mut prepared: Result<Prepared<'_>>) -> Result<()> {
+    match &mut prepared {
+        Ok(prepared) => prepared.run_here(),
+        Err(_) => prepared.map(drop),
+    }
+}
+
 impl<'a> Prepared<'a> {
     #[inline]
     fn operation(&self, group: &SharedGroup, key: Key) -> Operation {
@@ -223,7 +232,12 @@ impl<'a> Prepared<'a> {
 
     /// Runs the call on this thread.
     #[inline]
-    pub fn run(self) -> Result<()> {
+    pub fn run(mut self) -> Result<()> {
+        self.run_here()
+    }
+
+    #[inline]
+    fn run_here(&mut self) -> Result<()> {
         let Group { inner, group } = self.call.group;
         inner.check_usable()?;
         self.check_way()?;
@@ -232,7 +246,9 @@ impl<'a> Prepared<'a> {
         let (key, label) = self.meeting();
         let mut operation = self.operation(group, key);
         let result = inner.drive(group, &mut operation, label, self.call.timeout);
-        self.tables.recycle();
+        if self.tables.has_pieces() {
+            std::mem::take(&mut self.tables).recycle();
+        }
         result
     }
 
@@ -256,6 +272,11 @@ impl<'a> Prepared<'a> {
 }
 
 impl Tables {
+    #[inline]
+    fn has_pieces(&self) -> bool {
+        self.send.capacity() + self.recv.capacity() > 0
+    }
+
     fn recycle(self) {
         for mut list in [self.send, self.recv] {
             if list.capacity() > 0 {

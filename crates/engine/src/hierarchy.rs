@@ -367,13 +367,13 @@ impl Hierarchy {
                 Some(attendance) => Ok(attendance),
                 None => {
                     let key = self.part.part(stage, 0);
-                    Attendance::open(&party, key, self.descriptor, Space::Bytes(WINDOW_BYTES)).map(
-                        |mut a| {
-                            let staged = transfer.prepare(&party, &a);
-                            a.post(&party, staged, true);
-                            attendance.insert(a)
-                        },
-                    )
+                    let space = Space::Bytes(WINDOW_BYTES);
+                    party.local.open(key, space, party.others).map(|ticket| {
+                        let mut a = Attendance::new(&party, key, self.descriptor, ticket);
+                        let staged = transfer.prepare(&party, &a);
+                        a.post(&party, staged, true);
+                        attendance.insert(a)
+                    })
                 }
             };
             match opened {

@@ -209,20 +209,20 @@ impl Operation {
             choice = choice.compressed(group);
         }
         let descriptor = request.descriptor();
-        let (body, state) = match choice {
+        match choice {
             Choice::Solo => {
                 alone(request);
-                (Body::Meet, State::Over)
+                Self::with(key, request, began, choice, Body::Meet, State::Over)
             }
             Choice::Meet | Choice::Flat | Choice::TwoPhase { .. } | Choice::Copy => {
-                (local_body(group, request, choice), State::Opening)
+                let body = local_body(group, request, choice);
+                Self::with(key, request, began, choice, body, State::Opening)
             }
-            _ => (
-                remote_body(inner, group, key, descriptor, request, choice),
-                State::Elsewhere,
-            ),
-        };
-        Self::with(key, request, began, choice, body, state)
+            _ => {
+                let body = remote_body(inner, group, key, descriptor, request, choice);
+                Self::with(key, request, began, choice, body, State::Elsewhere)
+            }
+        }
     }
 
     /// An operation that goes along the graphs of a topology over as many ranks as the group has.
@@ -380,24 +380,28 @@ impl Operation {
             Body::Reduce(reduce) => reduce.space(&party),
             _ => Space::Bytes(0),
         };
-        let mut attendance = match Attendance::open(&party, self.key, self.descriptor, space) {
-            Ok(attendance) => attendance,
+        let ticket = match party.local.open(self.key, space, party.others) {
+            Ok(ticket) => ticket,
             Err(Refusal::Busy) => return Ok(false),
             Err(Refusal::Duplicate) => {
                 self.state = State::Over;
                 return Err(Ended::Duplicate);
             }
         };
+        // In its place before anything is written that other cores hold: a copy would wait for that.
+        self.state = State::Running(Attendance::new(&party, self.key, self.descriptor, ticket));
+        let State::Running(attendance) = &mut self.state else {
+            return Ok(false);
+        };
         let (staged, counted) = match &mut self.body {
             Body::Transfer(transfer) => (
-                transfer.prepare(&party, &attendance),
+                transfer.prepare(&party, attendance),
                 transfer.is_counted(&party),
             ),
-            Body::Reduce(reduce) => (reduce.prepare(&party, &attendance), true),
+            Body::Reduce(reduce) => (reduce.prepare(&party, attendance), true),
             _ => (0, false),
         };
         attendance.post(&party, staged, counted);
-        self.state = State::Running(attendance);
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! Calls that move values from member to member, unchanged.
 
-use super::{Call, Element, Prepared};
+use super::{Call, Element, Prepared, run_now};
 use crate::compress::Codec;
 use crate::descriptor::Kind;
 use crate::dtype::DType;
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
     /// The root's values reach everybody.
     pub fn broadcast<T: Element>(self, tensor: &mut [T], root: usize) -> Result<()> {
         // SAFETY: the slice is borrowed mutably until the call is over.
-        unsafe { self.broadcast_on(tensor, root) }?.run()
+        run_now(unsafe { self.broadcast_on(tensor, root) })
     }
 
     /// # Safety
@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
     /// Everybody gets everybody's values.
     pub fn all_gather<T: Element>(self, send: &[T], recv: &mut [T]) -> Result<()> {
         // SAFETY: both slices are borrowed until the call is over.
-        unsafe { self.all_gather_on(send, recv) }?.run()
+        run_now(unsafe { self.all_gather_on(send, recv) })
     }
 
     /// # Safety
@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
         counts: &[usize],
     ) -> Result<()> {
         // SAFETY: both slices are borrowed until the call is over.
-        unsafe { self.all_gather_v_on(send, recv, counts) }?.run()
+        run_now(unsafe { self.all_gather_v_on(send, recv, counts) })
     }
 
     /// # Safety
@@ -190,7 +190,7 @@ impl<'a> Call<'a> {
     /// The root gets everybody's values; elsewhere `recv` may be empty.
     pub fn gather<T: Element>(self, send: &[T], recv: &mut [T], root: usize) -> Result<()> {
         // SAFETY: both slices are borrowed until the call is over.
-        unsafe { self.gather_on(send, recv, root) }?.run()
+        run_now(unsafe { self.gather_on(send, recv, root) })
     }
 
     /// # Safety
@@ -246,7 +246,7 @@ impl<'a> Call<'a> {
     /// Member `i` gets the `i`-th part of the root's values; elsewhere `send` may be empty.
     pub fn scatter<T: Element>(self, send: &[T], recv: &mut [T], root: usize) -> Result<()> {
         // SAFETY: both slices are borrowed until the call is over.
-        unsafe { self.scatter_on(send, recv, root) }?.run()
+        run_now(unsafe { self.scatter_on(send, recv, root) })
     }
 
     /// # Safety
@@ -293,7 +293,7 @@ impl<'a> Call<'a> {
     /// Everybody sends a part to everybody.
     pub fn all_to_all<T: Element>(self, send: &[T], recv: &mut [T]) -> Result<()> {
         // SAFETY: both slices are borrowed until the call is over.
-        unsafe { self.all_to_all_on(send, recv) }?.run()
+        run_now(unsafe { self.all_to_all_on(send, recv) })
     }
 
     /// # Safety
@@ -359,9 +359,7 @@ impl<'a> Call<'a> {
         self.check_splits(send_counts, recv_counts)?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
         // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        let prepared =
-            unsafe { self.prepare_all_to_all_v(from, send_counts, to, recv_counts, T::DTYPE) }?;
-        prepared.run()
+        run_now(unsafe { self.prepare_all_to_all_v(from, send_counts, to, recv_counts, T::DTYPE) })
     }
 
     /// Compares what members send one another with what they expect, before data moves.

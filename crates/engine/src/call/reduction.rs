@@ -1,6 +1,6 @@
 //! Calls that combine the members' values.
 
-use super::{Call, Element, Prepared, Tables};
+use super::{Call, Element, Prepared, Tables, run_now};
 use crate::descriptor::Kind;
 use crate::dtype::{DType, ReduceOp};
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl<'a> Call<'a> {
     #[inline]
     pub fn all_reduce<T: Element>(self, tensor: &mut [T], op: ReduceOp) -> Result<()> {
         // SAFETY: the slice is borrowed mutably until the call is over.
-        unsafe { self.all_reduce_on(tensor, op) }?.run()
+        run_now(unsafe { self.all_reduce_on(tensor, op) })
     }
 
     /// # Safety
@@ -66,7 +66,7 @@ impl<'a> Call<'a> {
         self.same_length(Kind::AllReduce, send.len(), recv.len())?;
         let (from, to) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
         // SAFETY: both slices are borrowed until the call is over, and cannot overlap.
-        unsafe { self.prepare_all_reduce(from, to, send.len(), T::DTYPE, op) }?.run()
+        run_now(unsafe { self.prepare_all_reduce(from, to, send.len(), T::DTYPE, op) })
     }
 
     /// Combines a list of tensors of one type as if they were one.
@@ -110,8 +110,9 @@ impl<'a> Call<'a> {
     /// Combines every tensor of a list in place, in one operation.
     pub fn all_reduce_list<T: Element>(self, tensors: &mut [&mut [T]], op: ReduceOp) -> Result<()> {
         // SAFETY: the slices are borrowed mutably until the call is over.
-        unsafe { self.all_reduce_list_on(tensors.iter_mut().map(|tensor| &mut **tensor), op) }?
-            .run()
+        run_now(unsafe {
+            self.all_reduce_list_on(tensors.iter_mut().map(|tensor| &mut **tensor), op)
+        })
     }
 
     /// # Safety
@@ -169,7 +170,7 @@ impl<'a> Call<'a> {
     /// Combines the values of all members in the root's slice; the others' stay as they are.
     pub fn reduce<T: Element>(self, tensor: &mut [T], op: ReduceOp, root: usize) -> Result<()> {
         // SAFETY: the slice is borrowed mutably until the call is over.
-        unsafe { self.reduce_on(tensor, op, root) }?.run()
+        run_now(unsafe { self.reduce_on(tensor, op, root) })
     }
 
     /// # Safety
@@ -220,7 +221,7 @@ impl<'a> Call<'a> {
         op: ReduceOp,
     ) -> Result<()> {
         // SAFETY: both slices are borrowed until the call is over.
-        unsafe { self.reduce_scatter_on(send, recv, op) }?.run()
+        run_now(unsafe { self.reduce_scatter_on(send, recv, op) })
     }
 
     /// # Safety

@@ -2,7 +2,7 @@
 //!
 //! Both ends meet under the transfer's name, which no collective shares, in a group of two.
 
-use super::{Between, Call, Element, Group, Prepared};
+use super::{Between, Call, Element, Group, Prepared, run_now};
 use crate::descriptor::Kind;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -89,14 +89,14 @@ impl<'a> Call<'a> {
     pub fn send<T: Element>(self, to: usize, tensor: &[T]) -> Result<()> {
         let pointer = tensor.as_ptr().cast();
         // SAFETY: the slice is borrowed until the call is over.
-        unsafe { self.prepare_send(to, pointer, tensor.len(), T::DTYPE) }?.run()
+        run_now(unsafe { self.prepare_send(to, pointer, tensor.len(), T::DTYPE) })
     }
 
     /// Receives a tensor from another member.
     pub fn recv<T: Element>(self, from: usize, tensor: &mut [T]) -> Result<()> {
         let pointer = tensor.as_mut_ptr().cast();
         // SAFETY: the slice is borrowed mutably until the call is over.
-        unsafe { self.prepare_recv(from, pointer, tensor.len(), T::DTYPE) }?.run()
+        run_now(unsafe { self.prepare_recv(from, pointer, tensor.len(), T::DTYPE) })
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::board::{Board, Place};
 use super::member_table::MemberTable;
-use super::{Party, Refusal, Space, Ticket, lane_window};
+use super::{Party, Ticket, lane_window};
 use crate::descriptor::Descriptor;
 use crate::kernels::lines;
 use crate::key::Key;
@@ -103,22 +103,15 @@ pub(crate) struct Attendance {
 }
 
 impl Attendance {
-    /// Takes a slot and payload space, without posting yet.
+    /// Attends with a slot and payload space, without posting yet.
     #[inline]
-    pub(crate) fn open(
-        party: &Party<'_>,
-        key: Key,
-        descriptor: Descriptor,
-        space: Space,
-    ) -> Result<Self, Refusal> {
-        let ticket = party.local.open(key, space, party.others)?;
-        party.local.board.fill(ticket.slot, key, &descriptor);
+    pub(crate) fn new(party: &Party<'_>, key: Key, descriptor: Descriptor, ticket: Ticket) -> Self {
         let everyone = if party.size() == 64 {
             u64::MAX
         } else {
             (1 << party.size()) - 1
         };
-        Ok(Self {
+        Self {
             key,
             descriptor,
             ticket,
@@ -129,17 +122,16 @@ impl Attendance {
             shared: false,
             polls: 0,
             ended: false,
-        })
+        }
     }
 
     /// Posts: from here on the other members find this one, with `staged` rounds ready.
     #[inline]
     pub(crate) fn post(&mut self, party: &Party<'_>, staged: u32, counted: bool) {
         let Ticket { slot, round, place } = self.ticket;
-        party
-            .local
-            .board
-            .publish(slot, round, place, staged, counted);
+        let board = &party.local.board;
+        board.fill(slot, self.key, &self.descriptor);
+        board.publish(slot, round, place, staged, counted);
         self.pending = self.ticket.place == Place::Pending;
         party.wake_others();
     }

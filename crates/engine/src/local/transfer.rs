@@ -125,10 +125,11 @@ fn area(place: Place, common: bool, members: usize) -> usize {
         Place::Cell(_) => CELL_BYTES,
         _ => BUFFER_BYTES,
     };
-    if common {
-        buffer
-    } else {
-        (buffer / members) & !63
+    match (common, place) {
+        (true, _) => buffer,
+        // Only between two: with more of them the slot's line would be handed back too often.
+        (false, Place::Inline) if members == 2 => buffer / members,
+        (false, _) => (buffer / members) & !63,
     }
 }
 
@@ -136,7 +137,7 @@ fn area(place: Place, common: bool, members: usize) -> usize {
 fn space(common: bool, largest: usize, members: usize) -> usize {
     if largest == 0 {
         0
-    } else if common && largest <= INLINE_BYTES {
+    } else if largest <= area(Place::Inline, common, members) {
         largest
     } else if largest <= area(Place::Cell(0), common, members) {
         CELL_BYTES
@@ -240,14 +241,21 @@ impl Transfer {
             }
             Place::Inline => {
                 let mut bytes = [0u8; INLINE_BYTES];
-                let (offset, length) = self.outgoing.of(party.me);
+                let (reader, at) = if self.common {
+                    (party.me, 0)
+                } else {
+                    let other = 1 - party.me;
+                    (other, other * area(place, self.common, party.size()))
+                };
+                let (offset, length) = self.outgoing.of(reader);
                 self.send
                     .visit(offset, length, |pointer, distance, length| {
-                        // SAFETY: the span vouches for `length` bytes; inline parts are at most 16.
+                        // SAFETY: the span vouches for `length` bytes; they fit, for it was inside
+                        // the slot that they got their space.
                         unsafe {
                             std::ptr::copy_nonoverlapping(
                                 pointer,
-                                bytes.as_mut_ptr().add(distance),
+                                bytes.as_mut_ptr().add(at + distance),
                                 length,
                             );
                         }
