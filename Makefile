@@ -15,6 +15,7 @@ CARGO_TEST := cargo test --locked --workspace
 VERIFY := cargo test --locked --manifest-path crates/engine/verify/Cargo.toml --target-dir target/verify
 FRAMEWORKS := folder=$$(scripts/frameworks) && \
 	"$$folder/bin/python" -m pytest -q -p no:cacheprovider tests/frameworks
+comma := ,
 step = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help
@@ -57,14 +58,17 @@ test: tools ## Run every check and every test
 	$(CARGO_TEST) --no-fail-fast
 	$(call step,the protocol of shared memory in every order)
 	$(VERIFY)
+	$(call step,programs for PyTorch$(comma) TensorFlow$(comma) JAX and MPI)
+	cargo build --locked --quiet --package carole-cli
+	$(FRAMEWORKS)
 
-# Needs 3.3 GB in the user's cache; not part of `make test` yet.
+# ---- While working ----
+
+# A part of `make test`; the frameworks take 3.3 GB in the user's cache.
 .PHONY: frameworks
 frameworks: tools ## Run PyTorch, TensorFlow, JAX and mpi4py programs under carole
 	cargo build --locked --package carole-cli
 	$(FRAMEWORKS)
-
-# ---- While working ----
 
 .PHONY: check
 check: tools ## The quick inner loop: format, lint, unit tests

@@ -130,7 +130,6 @@ def test_jax_meets_where_it_is_told_to() -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="ranks lack what JAX detects Open MPI by")
 def test_jax_finds_out_by_itself_where_to_meet() -> None:
     run("jax_bare.py").succeeded_with(
         "process 0 of 2: gathered all, devices: 2",
@@ -138,7 +137,6 @@ def test_jax_finds_out_by_itself_where_to_meet() -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="gRPC asks the proxy for the other ranks, too")
 def test_a_proxy_for_the_world_outside_does_not_stand_between_ranks() -> None:
     # The port discards; nobody answers there.
     run("jax_given.py", limit=30, http_proxy="http://127.0.0.1:9").succeeded_with(

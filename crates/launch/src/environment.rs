@@ -7,7 +7,7 @@
 //! Building the variables is pure: the same place gives the same variables.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use carole_plan::PeerId;
@@ -61,6 +61,8 @@ pub struct RankEnvironment<'a> {
     pub master: &'a str,
     /// A port of rank 0's host that was reserved for them.
     pub master_port: u16,
+    /// Where processes of JAX meet, `HOST:PORT`; none where this is not known here.
+    pub jax: Option<&'a str>,
     /// For each process an address and a port reserved there, `HOST:PORT`, for frameworks whose
     /// processes all listen.
     pub addresses: &'a [String],
@@ -78,6 +80,8 @@ impl RankEnvironment<'_> {
             variables.extend(self.horovod());
             variables.extend(self.open_mpi());
             variables.extend(self.tensorflow());
+            variables.extend(self.jax());
+            variables.push(self.without_proxy());
         }
         let named = variables.into_iter();
         named.map(|(name, value)| (name.into(), value)).collect()
@@ -199,6 +203,49 @@ impl RankEnvironment<'_> {
             ("NUM_WORKERS", number(self.roles.worker_count())),
         ]
     }
+
+    /// Where JAX meets. It takes its rank from Open MPI's variables if it sees the one with the
+    /// address of Open MPI's own daemon, which Open MPI itself does without.
+    fn jax(&self) -> Vec<Named> {
+        let Some(address) = self.jax else {
+            return Vec::new();
+        };
+        let daemon = format!("0.0;tcp://{address}");
+        vec![
+            ("JAX_COORDINATOR_ADDRESS", address.into()),
+            ("OMPI_MCA_orte_hnp_uri", daemon.into()),
+        ]
+    }
+
+    /// gRPC asks a proxy even for the other ranks, unless it is told not to.
+    fn without_proxy(&self) -> Named {
+        let mut hosts: Vec<&str> = self
+            .addresses
+            .iter()
+            .filter_map(|address| address.rsplit_once(':'))
+            .map(|(host, _)| host.trim_matches(['[', ']']))
+            .collect();
+        hosts.push(self.master);
+        hosts.sort_unstable();
+        hosts.dedup();
+        (NO_PROXY, hosts.join(",").into())
+    }
+}
+
+/// For which hosts gRPC does not ask a proxy; a list that is continued where it is set already.
+pub(crate) const NO_PROXY: &str = "no_grpc_proxy";
+
+/// The list of hosts that are reached without a proxy, continued by those of the job.
+pub(crate) fn continued_no_proxy(job: &OsStr) -> OsString {
+    let set = std::env::var_os(NO_PROXY).or_else(|| std::env::var_os("no_proxy"));
+    match set.filter(|list| !list.is_empty()) {
+        Some(mut list) => {
+            list.push(",");
+            list.push(job);
+            list
+        }
+        None => job.to_owned(),
+    }
 }
 
 fn number(value: impl ToString + Copy) -> OsString {
@@ -243,6 +290,7 @@ mod tests {
             max_restarts: 3,
             master: "10.0.0.1",
             master_port: 29500,
+            jax: Some("10.0.0.1:29501"),
             addresses: &workers,
         };
         let variables = environment.variables(set);
@@ -279,6 +327,9 @@ mod tests {
             ("HOROVOD_CROSS_SIZE", "2"),
             ("OMPI_COMM_WORLD_NODE_RANK", "1"),
             ("NUM_WORKERS", "6"),
+            ("JAX_COORDINATOR_ADDRESS", "10.0.0.1:29501"),
+            ("OMPI_MCA_orte_hnp_uri", "0.0;tcp://10.0.0.1:29501"),
+            ("no_grpc_proxy", "10.0.0.1"),
         ] {
             assert_eq!(
                 variables.get(name).map(String::as_str),
@@ -316,6 +367,7 @@ mod tests {
                 max_restarts: 0,
                 master: "10.0.0.1",
                 master_port: 29500,
+                jax: None,
                 addresses: &addresses,
             };
             let variables = environment.variables(EnvironmentSet::All);

@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 use super::progress;
 use crate::channel::frame::Frame;
 use crate::channel::message::{Report, Signal, Start, Word};
+use crate::environment::{NO_PROXY, continued_no_proxy};
 use crate::exit::Exit;
 use crate::output::Stream;
 use crate::process::{Group, Launch, Process};
@@ -63,13 +64,18 @@ impl Ranks {
                 }
                 Err(error) => debug!(rank, %error, "no pipe for progress"),
             }
-            let variables = variables.into_iter();
+            let variables = variables.into_iter().map(|(name, value)| {
+                let value = OsString::from(value);
+                if name == NO_PROXY {
+                    let value = continued_no_proxy(&value);
+                    return (name, value);
+                }
+                (name, value)
+            });
             let process = Process::start(&Launch {
                 program: &program,
                 arguments: &arguments,
-                variables: variables
-                    .map(|(name, value)| (name, value.into()))
-                    .collect(),
+                variables: variables.collect(),
                 folder,
                 cores: &one.cores,
             });

@@ -41,10 +41,13 @@ pub(crate) fn addresses(told: &[(&Way, IpAddr, Option<IpAddr>)], named: bool) ->
         .collect()
 }
 
-/// The order to prepare, for a host with so many ranks; the first host's has one port more.
+/// Ports that are reserved on the first host for frameworks that meet there: PyTorch's and JAX's.
+const MEETING_PORTS: usize = 2;
+
+/// The order to prepare, for a host with so many ranks; the first host has the meeting ports, too.
 pub(super) fn prepare(job: &Job, host: &Host, ranks: usize, first: bool) -> Prepare {
     Prepare {
-        ports: ranks + usize::from(first),
+        ports: ranks + if first { MEETING_PORTS } else { 0 },
         interfaces: job.interfaces.clone(),
         tunnel: host.way != Way::Here,
         token: job.token.to_hex(),
@@ -70,8 +73,13 @@ pub(super) fn starts(
         .collect();
     let layout = HostLayout::new(hosts.iter().copied());
     let master = &prepared[0];
-    // The first host's last port is the master's.
-    let master_port = job.master_port.or(master.ports.last().copied());
+    let mut meeting = master.ports[ranks[0]..].iter().copied();
+    let master_port = job.master_port.or(meeting.next());
+    // Where the master is somebody else's, its free ports are not known here.
+    let jax = meeting
+        .next()
+        .filter(|_| job.master_address.is_none())
+        .map(|port| SocketAddr::from((master.address, port)).to_string());
     let addresses: Vec<String> = ranks
         .iter()
         .zip(prepared)
@@ -124,6 +132,7 @@ pub(super) fn starts(
                 max_restarts: job.max_restarts,
                 master: master_address.as_str(),
                 master_port: master_port.unwrap_or_default(),
+                jax: jax.as_deref(),
                 addresses: &addresses,
             };
             let mut variables = environment.variables(job.environment);
