@@ -38,6 +38,7 @@ pub mod program;
 pub mod progress;
 pub mod random;
 pub mod registry;
+mod relay;
 pub mod remote;
 pub mod render;
 pub mod request;

@@ -2,11 +2,14 @@
 //!
 //! One thread writes to both streams, so that a slow terminal holds up neither the supervision nor
 //! the ranks. What it cannot write yet waits in memory up to a limit, and beyond that in a file
-//! without a name, in order.
+//! without a name, in order. What goes into a file, or nowhere, is written at once: nobody has to
+//! be waited for.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +33,7 @@ pub struct Output {
 #[derive(Clone, Debug)]
 pub(crate) struct Writer(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     backlog: Mutex<Backlog>,
     more: Condvar,
@@ -45,10 +48,26 @@ impl Shared {
 impl Output {
     /// Writes what ranks print on their standard output and error to these.
     pub fn new(
+        stdout: impl Write + Send + 'static,
+        stderr: impl Write + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::with_prompt(stdout, stderr, [None, None])
+    }
+
+    /// The same with files, by stream, that are written to at once while nothing waits.
+    fn with_prompt(
         mut stdout: impl Write + Send + 'static,
         mut stderr: impl Write + Send + 'static,
+        prompt: [Option<File>; 2],
     ) -> io::Result<Self> {
-        let backlog = Arc::new(Shared::default());
+        let backlog = Backlog {
+            prompt,
+            ..Backlog::default()
+        };
+        let backlog = Arc::new(Shared {
+            backlog: Mutex::new(backlog),
+            more: Condvar::new(),
+        });
         let (finished, done) = oneshot::channel();
         let shared = Arc::clone(&backlog);
         std::thread::Builder::new()
@@ -69,7 +88,11 @@ impl Output {
 
     /// The process's own standard output and error.
     pub fn standard() -> io::Result<Self> {
-        Self::new(io::stdout(), io::stderr())
+        let prompt = [
+            prompt(io::stdout().as_fd()).unwrap_or_default(),
+            prompt(io::stderr().as_fd()).unwrap_or_default(),
+        ];
+        Self::with_prompt(io::stdout(), io::stderr(), prompt)
     }
 
     pub(crate) fn writer(&self) -> Writer {
@@ -92,6 +115,9 @@ impl Writer {
     /// Puts whole lines in line. Never waits for who reads them.
     pub(crate) fn put(&self, stream: Stream, bytes: &[u8]) {
         let mut backlog = self.0.lock();
+        if backlog.write_promptly(stream, bytes) {
+            return;
+        }
         backlog.put(stream, bytes, MEMORY);
         drop(backlog);
         self.0.more.notify_one();
@@ -101,8 +127,10 @@ impl Writer {
 /// The next piece; none when there will be no more.
 fn next(shared: &Shared) -> Option<(Stream, Vec<u8>)> {
     let mut backlog = shared.lock();
+    backlog.writing = false;
     loop {
         if let Some(piece) = backlog.take() {
+            backlog.writing = true;
             return Some(piece);
         }
         if backlog.closed {
@@ -121,6 +149,10 @@ struct Backlog {
     memory: VecDeque<(Stream, Vec<u8>)>,
     bytes: usize,
     file: Option<Spill>,
+    /// By stream: where nobody has to be waited for.
+    prompt: [Option<File>; 2],
+    /// The thread has a piece that it has not written yet.
+    writing: bool,
     closed: bool,
     /// Output was lost, and a person was told.
     lossy: bool,
@@ -134,6 +166,21 @@ struct Spill {
 }
 
 impl Backlog {
+    /// Writes at once what need not wait; false for the rest.
+    fn write_promptly(&mut self, stream: Stream, bytes: &[u8]) -> bool {
+        let waits = self.writing || !self.memory.is_empty() || self.file.is_some();
+        let Some(file) = self.prompt[stream as usize].as_mut().filter(|_| !waits) else {
+            return false;
+        };
+        let mut open = true;
+        write(file, bytes, &mut open);
+        if !open {
+            // The thread finds out for itself, and drops the rest.
+            self.prompt[stream as usize] = None;
+        }
+        true
+    }
+
     fn put(&mut self, stream: Stream, bytes: &[u8], limit: usize) {
         if self.file.is_none() && self.bytes < limit {
             // A piece of the same stream is continued: few large writes are cheap.
@@ -208,6 +255,15 @@ impl Spill {
         };
         Ok((stream, bytes))
     }
+}
+
+/// The stream once more if it is a file or leads nowhere.
+fn prompt(stream: BorrowedFd<'_>) -> io::Result<Option<File>> {
+    let file = File::from(stream.try_clone_to_owned()?);
+    let kind = file.metadata()?;
+    let nowhere =
+        kind.file_type().is_char_device() && kind.rdev() == std::fs::metadata("/dev/null")?.rdev();
+    Ok((kind.is_file() || nowhere).then_some(file))
 }
 
 /// A file that nobody else sees and that goes with this process.

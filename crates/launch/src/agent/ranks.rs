@@ -2,35 +2,36 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
 use super::progress;
-use crate::channel::frame::Frame;
+use crate::channel::frame::{Frame, printed_head, seal};
+use crate::channel::handover;
 use crate::channel::message::{Report, Signal, Start, Word};
 use crate::environment::{NO_PROXY, continued_no_proxy};
 use crate::exit::Exit;
 use crate::output::Stream;
 use crate::process::{Group, Launch, Process};
+use crate::relay::relay;
 
 /// How long processes that a rank left behind may go on: Python's resource tracker, for one, needs
 /// a moment after its parent to clean up.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long the pipes of a rank may stay open after its group was killed.
 const AFTER_KILL: Duration = Duration::from_millis(500);
-/// How much is read at once: a pipe's usual content.
-const READ: usize = 64 << 10;
-/// How much is still read after the cut: the most a pipe can hold.
-const READ_AFTER_CUT: usize = 1 << 20;
 
 /// The ranks that were started; what is left of them is killed when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
     groups: Vec<(usize, Option<Group>)>,
+    /// Ranks whose pipes the launcher reads, and who is told when they have ended.
+    handed_over: Vec<(usize, oneshot::Sender<()>)>,
 }
 
 /// A rank that could not be started.
@@ -83,9 +84,39 @@ impl Ranks {
             debug!(rank, pid = process.group.number(), "rank started");
             pids.push(process.group.number());
             self.groups.push((rank, Some(process.group)));
-            tokio::spawn(attend(rank, process, frames.clone(), drained.clone()));
+            let ended = start.hand_over.then(|| self.hand_over(rank, &process));
+            tokio::spawn(attend(
+                rank,
+                process,
+                ended.flatten(),
+                frames.clone(),
+                drained.clone(),
+            ));
         }
         Ok(pids)
+    }
+
+    /// Hands a rank's pipes to the launcher; who tells that they have ended. None where that fails:
+    /// what the rank prints then goes through the channel.
+    fn hand_over(&mut self, rank: usize, process: &Process) -> Option<oneshot::Receiver<()>> {
+        let (out, err) = (&process.child.stdout, &process.child.stderr);
+        let pipes = [out.as_ref()?.as_fd(), err.as_ref()?.as_fd()];
+        if let Err(error) = handover::give(io::stdin(), rank, pipes) {
+            debug!(rank, %error, "the pipes cannot be handed over");
+            return None;
+        }
+        let (ended, told) = oneshot::channel();
+        self.handed_over.push((rank, ended));
+        Some(told)
+    }
+
+    /// The pipes of a rank that were handed over have ended.
+    pub(super) fn closed(&mut self, rank: usize) {
+        let known = self.handed_over.iter().position(|(one, _)| *one == rank);
+        if let Some(known) = known {
+            // Nobody is told who does not wait any more.
+            let _ = self.handed_over.swap_remove(known).1.send(());
+        }
     }
 
     /// Signals the groups of the ranks that are not over.
@@ -100,6 +131,7 @@ impl Ranks {
 
     /// Nothing of this rank is left.
     pub(super) fn forget(&mut self, rank: usize) {
+        self.handed_over.retain(|(one, _)| *one != rank);
         for (one, group) in &mut self.groups {
             if *one == rank {
                 *group = None;
@@ -118,10 +150,29 @@ impl Drop for Ranks {
     }
 }
 
+/// What becomes of a rank's output.
+enum Outlet {
+    /// It goes through the channel.
+    Relayed(JoinHandle<()>),
+    /// The launcher reads it, and tells when it has ended.
+    HandedOver(oneshot::Receiver<()>),
+}
+
+impl Outlet {
+    /// Returns when the output has ended.
+    async fn ended(&mut self) {
+        match self {
+            Self::Relayed(relaying) => drop(relaying.await),
+            Self::HandedOver(ended) => drop(ended.await),
+        }
+    }
+}
+
 /// Watches one rank until its group is gone and its output is sent.
 async fn attend(
     rank: usize,
     mut process: Process,
+    handed_over: Option<oneshot::Receiver<()>>,
     frames: mpsc::Sender<Vec<u8>>,
     drained: mpsc::UnboundedSender<usize>,
 ) {
@@ -130,16 +181,23 @@ async fn attend(
     let (Some(stdout), Some(stderr)) = pipes else {
         unreachable!("the process was started with pipes");
     };
-    let relay = |stream| Relay {
-        rank,
-        stream,
-        frames: frames.clone(),
-        cut: cut_seen.clone(),
+    let is_handed_over = handed_over.is_some();
+    let mut outlet = match handed_over {
+        Some(ended) => {
+            drop((stdout, stderr));
+            Outlet::HandedOver(ended)
+        }
+        None => {
+            let send = |stream| (printed_head(rank, stream), frames.clone(), cut_seen.clone());
+            let (to_out, to_err) = (send(Stream::Stdout), send(Stream::Stderr));
+            Outlet::Relayed(tokio::spawn(async move {
+                tokio::join!(
+                    relay(stdout, to_out.2, &to_out.0, to_out.1, seal),
+                    relay(stderr, to_err.2, &to_err.0, to_err.1, seal),
+                );
+            }))
+        }
     };
-    let (out, err) = (relay(Stream::Stdout), relay(Stream::Stderr));
-    let mut relaying = tokio::spawn(async {
-        tokio::join!(out.run(stdout), err.run(stderr));
-    });
     let exit = process.exit().await.unwrap_or_else(|error| {
         warn!(rank, %error, "cannot learn how a rank ended");
         Exit::Code(1)
@@ -147,65 +205,24 @@ async fn attend(
     // Nobody receives when the launcher is gone.
     let report = Frame::Report(Report::Exited { rank, exit });
     let _ = frames.send(report.encode()).await;
-    let quiet = tokio::time::timeout(LINGER, &mut relaying).await.is_ok();
+    let quiet = tokio::time::timeout(LINGER, outlet.ended()).await.is_ok();
     process.reap().await;
     if !quiet
-        && tokio::time::timeout(AFTER_KILL, &mut relaying)
+        && tokio::time::timeout(AFTER_KILL, outlet.ended())
             .await
             .is_err()
     {
         // A process that got away holds the pipes, or the launcher is slow: what is in the pipes
-        // is still sent, more is not waited for.
+        // is still sent, more is not waited for. The launcher does the same by itself.
         let _ = cut.send(true);
-        let _ = relaying.await;
-    }
-    let _ = frames
-        .send(Frame::Report(Report::Drained { rank }).encode())
-        .await;
-    let _ = drained.send(rank);
-}
-
-/// One stream of one rank, on its way into the channel.
-struct Relay {
-    rank: usize,
-    stream: Stream,
-    frames: mpsc::Sender<Vec<u8>>,
-    /// Becomes true when the rank's processes are gone: what is in the pipe is still read, but
-    /// nobody waits for more, even if a process that got away keeps the pipe open.
-    cut: watch::Receiver<bool>,
-}
-
-impl Relay {
-    async fn run(mut self, mut pipe: impl AsyncRead + Unpin) {
-        let mut chunk = vec![0; READ];
-        let mut after_cut = 0;
-        while after_cut < READ_AFTER_CUT {
-            let read = tokio::select! {
-                biased;
-                read = pipe.read(&mut chunk) => read,
-                // Fails when the sender is gone, which means the same.
-                _ = self.cut.wait_for(|cut| *cut) => break,
-            };
-            let count = match read {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) => {
-                    debug!(%error, "a rank's pipe broke");
-                    break;
-                }
-            };
-            if *self.cut.borrow() {
-                after_cut += count;
-            }
-            let printed = Frame::Printed {
-                rank: self.rank,
-                stream: self.stream,
-                bytes: &chunk[..count],
-            };
-            if self.frames.send(printed.encode()).await.is_err() {
-                // Nobody receives any more; the pipe is emptied so that the rank can end.
-                after_cut += count;
-            }
+        if !is_handed_over {
+            outlet.ended().await;
         }
     }
+    let report = Report::Drained {
+        rank,
+        handed_over: is_handed_over,
+    };
+    let _ = frames.send(Frame::Report(report).encode()).await;
+    let _ = drained.send(rank);
 }

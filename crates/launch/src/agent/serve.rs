@@ -26,6 +26,7 @@ use crate::channel::frame::{Frame, Reader};
 use crate::channel::message::{Order, Prepare, Prepared, Report, Signal, Word};
 use crate::ports::ReservedPorts;
 use crate::private;
+use crate::relay;
 
 /// Frames that may wait to be sent.
 const QUEUE: usize = 64;
@@ -139,6 +140,7 @@ impl Agent {
                 .await;
             }
             Order::Signal(signal) => self.ranks.signal(signal),
+            Order::Closed { rank } => self.ranks.closed(rank),
             Order::Examine(order) => {
                 let examined = examine::examine(&order.interfaces);
                 self.report(Report::Examined(Box::new(examined))).await;
@@ -258,5 +260,6 @@ async fn write(to: OwnedFd, mut queue: mpsc::Receiver<Vec<u8>>) {
             debug!(%error, "the launcher does not read any more");
             return;
         }
+        relay::recycle(frame);
     }
 }

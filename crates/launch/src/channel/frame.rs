@@ -54,17 +54,33 @@ impl Frame<'_> {
                 stream,
                 bytes,
             } => {
-                let kind = match stream {
-                    Stream::Stdout => STDOUT,
-                    Stream::Stderr => STDERR,
-                };
-                frame(kind, &[&(*rank as u32).to_le_bytes(), bytes])
+                let mut frame = printed_head(*rank, *stream).to_vec();
+                frame.extend_from_slice(bytes);
+                seal(frame)
             }
             Self::TunnelOpen(id) => frame(TUNNEL_OPEN, &[&id.to_le_bytes()]),
             Self::TunnelData(id, bytes) => frame(TUNNEL_DATA, &[&id.to_le_bytes(), bytes]),
             Self::TunnelEnd(id) => frame(TUNNEL_END, &[&id.to_le_bytes()]),
         }
     }
+}
+
+/// What comes before the bytes of a [`Frame::Printed`] that is put together elsewhere, and is then
+/// to be [sealed](seal).
+pub(crate) fn printed_head(rank: usize, stream: Stream) -> [u8; HEADER + 4] {
+    let kind = match stream {
+        Stream::Stdout => STDOUT,
+        Stream::Stderr => STDERR,
+    };
+    let [a, b, c, d] = (rank as u32).to_le_bytes();
+    [0, 0, 0, 0, kind, a, b, c, d]
+}
+
+/// Writes a frame's length into its head.
+pub(crate) fn seal(mut frame: Vec<u8>) -> Vec<u8> {
+    let length = (frame.len() - HEADER) as u32;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    frame
 }
 
 fn frame(kind: u8, parts: &[&[u8]]) -> Vec<u8> {

@@ -23,6 +23,10 @@ pub(crate) enum Order {
     Start(Start),
     /// Signals the ranks that run.
     Signal(Signal),
+    /// The pipes of a rank that were handed over have ended.
+    Closed {
+        rank: usize,
+    },
     Examine(Examine),
     /// Tell the time.
     Clock,
@@ -56,6 +60,8 @@ pub(crate) struct Start {
     pub(crate) ranks: Vec<RankStart>,
     /// How long ranks may take to end when the launcher is gone.
     pub(crate) grace: Duration,
+    /// Whether the launcher reads the ranks' pipes itself, which are handed to it.
+    pub(crate) hand_over: bool,
 }
 
 /// One rank, and what it sees beside what the agent sees.
@@ -102,9 +108,11 @@ pub(crate) enum Report {
         rank: usize,
         exit: Exit,
     },
-    /// Nothing of a rank is left, and all that it printed has been sent.
+    /// Nothing of a rank is left, and all that it printed has been sent, or is in the pipes that
+    /// were handed over.
     Drained {
         rank: usize,
+        handed_over: bool,
     },
     Examined(Box<Examined>),
     /// The time, in nanoseconds since 1970.

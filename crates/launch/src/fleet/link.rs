@@ -3,18 +3,21 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::binary::{self, Binary};
 use super::host::{self, AgentCommand, Host, Way};
+use super::pipes::Pipes;
 use crate::agent::tunnel::{self, Tunnels};
 use crate::channel::frame::{Frame, Reader};
 use crate::channel::message::{Order, Report};
@@ -69,19 +72,20 @@ impl Link {
             hint: host::hint(&problem, &host.name),
             problem,
         };
-        let mut child = start(host, means).map_err(|error| problem(error.to_string()))?;
-        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        let (mut child, near) = start(host, means).map_err(|error| problem(error.to_string()))?;
+        let Some(stdout) = child.stdout.take() else {
             unreachable!("the agent was started with pipes");
         };
         let mut stdout = BufReader::new(stdout);
         let said = Said::default();
         let stderr = child.stderr.take();
         let hearing = stderr.map(|stderr| tokio::spawn(said.clone().listen(stderr)));
-        if let (Way::Ssh(_), Some(binary)) = (&host.way, &means.binary)
-            && let Err(error) = install(binary, &mut stdin, &mut stdout).await
+        if let (Way::Ssh(_), Some(binary), Some(stdin)) =
+            (&host.way, &means.binary, &mut child.stdin)
+            && let Err(error) = install(binary, stdin, &mut stdout).await
         {
             // SSH says why once it ends.
-            drop(stdin);
+            drop(child.stdin.take());
             let status = child.wait().await;
             if let Some(hearing) = hearing {
                 let _ = tokio::time::timeout(LAST_WORDS, hearing).await;
@@ -98,8 +102,23 @@ impl Link {
         let (events, incoming) = mpsc::channel(QUEUE);
         let coordinator = Arc::default();
         let frames = orders.clone();
-        tokio::spawn(write(stdin, queue));
+        let pipes = match (child.stdin.take(), near) {
+            (Some(stdin), _) => {
+                tokio::spawn(write(stdin, queue));
+                None
+            }
+            (None, Some(near)) => {
+                let (taking, giving) = near.into_split();
+                tokio::spawn(write(giving, queue));
+                let pipes = Arc::new(Pipes::default());
+                let (events, orders) = (events.clone(), orders.downgrade());
+                tokio::spawn(Arc::clone(&pipes).serve(taking, events, orders));
+                Some(pipes)
+            }
+            (None, None) => unreachable!("the agent was started with a standard input"),
+        };
         let listening = Listening {
+            pipes,
             host: host.name.clone(),
             coordinator: Arc::clone(&coordinator),
             frames,
@@ -129,11 +148,18 @@ impl Link {
     }
 }
 
-fn start(host: &Host, means: &Means) -> io::Result<Child> {
+/// Starts an agent. The standard input of one on this host is the other end of the socket, so that
+/// it can hand pipes over.
+fn start(host: &Host, means: &Means) -> io::Result<(Child, Option<UnixStream>)> {
+    let mut near = None;
     let mut command = match &host.way {
         Way::Here => {
             let mut command = Command::new(&means.agent.program);
             command.args(&means.agent.arguments);
+            let (own, far) = StdUnixStream::pair()?;
+            own.set_nonblocking(true)?;
+            near = Some(UnixStream::from_std(own)?);
+            command.stdin(OwnedFd::from(far));
             command
         }
         Way::Ssh(destination) => {
@@ -146,24 +172,24 @@ fn start(host: &Host, means: &Means) -> io::Result<Child> {
                 means.connect_seconds,
                 &script,
             ));
-            command.stderr(Stdio::piped());
+            command.stdin(Stdio::piped()).stderr(Stdio::piped());
             command
         }
     };
     command
-        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Out of the terminal's reach: Ctrl-C is for the launcher.
         .process_group(0)
         .kill_on_drop(true);
-    command.spawn().map_err(|error| {
+    let child = command.spawn().map_err(|error| {
         let program = command
             .as_std()
             .get_program()
             .to_string_lossy()
             .into_owned();
         io::Error::new(error.kind(), format!("cannot run {program}: {error}"))
-    })
+    })?;
+    Ok((child, near))
 }
 
 /// Has the host say whether it needs the binary, and sends it.
@@ -211,7 +237,7 @@ async fn script_word(stdout: &mut BufReader<ChildStdout>) -> io::Result<String> 
 }
 
 /// Sends orders until nobody gives any, then closes the channel.
-async fn write(mut to: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
+async fn write(mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Vec<u8>>) {
     while let Some(frame) = queue.recv().await {
         if let Err(error) = to.write_all(&frame).await {
             debug!(%error, "an agent does not read any more");
@@ -227,6 +253,8 @@ struct Listening {
     frames: mpsc::Sender<Vec<u8>>,
     events: mpsc::Sender<Incoming>,
     said: Said,
+    /// Those that an agent on this host hands over.
+    pipes: Option<Arc<Pipes>>,
 }
 
 impl Listening {
@@ -238,7 +266,19 @@ impl Listening {
         drop(self.frames);
         let broken = loop {
             let event = match reader.next().await {
-                Ok(Some(Frame::Report(report))) => Incoming::Report(report),
+                Ok(Some(Frame::Report(report))) => {
+                    if let (
+                        Report::Drained {
+                            rank,
+                            handed_over: true,
+                        },
+                        Some(pipes),
+                    ) = (&report, &self.pipes)
+                    {
+                        pipes.drain(*rank).await;
+                    }
+                    Incoming::Report(report)
+                }
                 Ok(Some(Frame::Printed {
                     rank,
                     stream,
@@ -275,6 +315,9 @@ impl Listening {
             }
         };
         drop(reader);
+        if let Some(pipes) = &self.pipes {
+            pipes.end().await;
+        }
         let ended = child.wait().await;
         let status = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
         let words = self.said.text();

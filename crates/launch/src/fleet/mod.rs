@@ -14,13 +14,15 @@
 mod binary;
 pub(crate) mod host;
 mod link;
+mod pipes;
 mod plan;
 mod screen;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use carole_coordinator::Token;
@@ -42,6 +44,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::{Output, Stream};
 use crate::progress::Progress;
+use crate::relay;
 use crate::render::Exception;
 use crate::request::{Binding, OutputRequest, Ssh, Terminal};
 use crate::role::{Role, Roles};
@@ -52,8 +55,6 @@ use screen::{Screen, earlier};
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 /// How long an agent that has nothing to do may take to end.
 const LAST_WORD: Duration = Duration::from_secs(2);
-/// Events of one host that may wait.
-const QUEUE: usize = 256;
 
 /// How hosts are reached and agents started.
 #[derive(Clone, Debug)]
@@ -220,6 +221,8 @@ pub(crate) struct Member {
     pub(crate) host: Host,
     link: Link,
     pub(crate) hello: Hello,
+    /// What ranks printed before their agent told that they were started.
+    early: Vec<Incoming>,
 }
 
 impl Fleet {
@@ -280,7 +283,7 @@ impl Fleet {
             .with_roles(job.roles);
         // Ranks of which something may be left, or to be printed.
         let mut open: BTreeSet<usize> = (0..job.size()).collect();
-        let (links, mut events) = self.listen();
+        let mut links = Links::new(self.members);
         let mut orders_open = true;
         let mut abandoned = false;
         while !abandoned && !open.is_empty() {
@@ -296,11 +299,13 @@ impl Fleet {
             };
             let now = || started.elapsed();
             let actions = tokio::select! {
-                event = events.recv() => match event {
+                event = links.next() => match event {
                     Some((_, Incoming::Printed { rank, stream, bytes })) => {
                         screen.print(rank, stream, &bytes);
                         if job.output.terminal == Terminal::Tui {
                             on_event(Event::Printed { rank, stream, bytes });
+                        } else {
+                            relay::recycle(bytes);
                         }
                         continue;
                     }
@@ -313,7 +318,7 @@ impl Fleet {
                         on_event(Event::Progress { rank, progress });
                         continue;
                     }
-                    Some((_, Incoming::Report(AgentReport::Drained { rank }))) => {
+                    Some((_, Incoming::Report(AgentReport::Drained { rank, .. }))) => {
                         screen.finish(rank);
                         open.remove(&rank);
                         continue;
@@ -365,19 +370,14 @@ impl Fleet {
                         continue;
                     }
                 };
-                for link in &links {
-                    link.order(AgentOrder::Signal(signal)).await;
-                }
+                links.order(&AgentOrder::Signal(signal)).await;
             }
         }
         let elapsed = started.elapsed();
-        for link in &links {
-            link.order(AgentOrder::End).await;
-        }
-        drop(links);
+        links.order(&AgentOrder::End).await;
         let ending = async {
             // Each agent's last event comes when nothing is left on its host.
-            while events.recv().await.is_some() {}
+            while links.next().await.is_some() {}
         };
         let _ = tokio::time::timeout(job.grace, ending).await;
         let verdict = supervision.verdict().cloned();
@@ -406,26 +406,6 @@ impl Fleet {
         let each = self.members.iter().zip(ranks);
         each.flat_map(|(member, ranks)| std::iter::repeat_n(member.host.name.clone(), *ranks))
             .collect()
-    }
-
-    /// Turns the members into links that are ordered and one stream of events, by host.
-    fn listen(self) -> (Vec<Link>, mpsc::Receiver<(usize, Incoming)>) {
-        let (all, events) = mpsc::channel(QUEUE);
-        let mut links = Vec::new();
-        for (index, mut member) in self.members.into_iter().enumerate() {
-            let all = all.clone();
-            let (_, nobody) = mpsc::channel(1);
-            let mut incoming = std::mem::replace(&mut member.link.incoming, nobody);
-            tokio::spawn(async move {
-                while let Some(event) = incoming.recv().await {
-                    if all.send((index, event)).await.is_err() {
-                        return;
-                    }
-                }
-            });
-            links.push(member.link);
-        }
-        (links, events)
     }
 
     /// Has every host prepare, and waits for all.
@@ -528,11 +508,13 @@ impl Member {
     }
 
     async fn next_report(&mut self) -> Result<AgentReport, HostProblem> {
-        match self.link.incoming.recv().await {
-            Some(Incoming::Report(report)) => Ok(report),
-            Some(Incoming::Ended(problem)) => Err(problem),
-            Some(Incoming::Printed { .. }) => Err(self.problem("a rank printed too early".into())),
-            None => Err(self.problem("its agent is gone".into())),
+        loop {
+            match self.link.incoming.recv().await {
+                Some(Incoming::Report(report)) => return Ok(report),
+                Some(Incoming::Ended(problem)) => return Err(problem),
+                Some(printed @ Incoming::Printed { .. }) => self.early.push(printed),
+                None => return Err(self.problem("its agent is gone".into())),
+            }
         }
     }
 
@@ -542,6 +524,63 @@ impl Member {
             hint: host::hint(&problem, &self.host.name),
             problem,
         }
+    }
+}
+
+/// The channels to all agents: what comes from any, by host.
+struct Links {
+    links: Vec<Link>,
+    early: VecDeque<(usize, Incoming)>,
+    /// Who is heard first the next time.
+    turn: usize,
+}
+
+impl Links {
+    fn new(members: Vec<Member>) -> Self {
+        let mut links = Vec::with_capacity(members.len());
+        let mut early = VecDeque::new();
+        for (index, member) in members.into_iter().enumerate() {
+            early.extend(member.early.into_iter().map(|printed| (index, printed)));
+            links.push(member.link);
+        }
+        Self {
+            links,
+            early,
+            turn: 0,
+        }
+    }
+
+    async fn order(&self, order: &AgentOrder) {
+        for link in &self.links {
+            link.order(order.clone()).await;
+        }
+    }
+
+    /// What comes next; none when all agents are gone. May be dropped while it waits.
+    async fn next(&mut self) -> Option<(usize, Incoming)> {
+        if let Some(early) = self.early.pop_front() {
+            return Some(early);
+        }
+        std::future::poll_fn(|context| {
+            let count = self.links.len();
+            let mut gone = 0;
+            for index in (self.turn..count).chain(0..self.turn) {
+                match self.links[index].incoming.poll_recv(context) {
+                    Poll::Ready(Some(event)) => {
+                        self.turn = (index + 1) % count;
+                        return Poll::Ready(Some((index, event)));
+                    }
+                    Poll::Ready(None) => gone += 1,
+                    Poll::Pending => {}
+                }
+            }
+            if gone == count {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
     }
 }
 
@@ -599,6 +638,7 @@ async fn join(host: &Host, means: &Means) -> Result<Member, HostProblem> {
             nodes: Vec::new(),
             gpus: 0,
         },
+        early: Vec::new(),
     };
     match member.next_report().await? {
         AgentReport::Hello(hello) if hello.protocol == PROTOCOL => {

@@ -170,6 +170,7 @@ pub(super) fn starts(
         starts.push(Start {
             ranks: rank_starts,
             grace: job.grace,
+            hand_over: member.host.way == Way::Here,
         });
     }
     Ok(starts)
