@@ -206,6 +206,8 @@ pub(crate) unsafe fn settings(config: *const carole_config) -> Result<Settings, 
             ),
         },
         tls: tls(config.tls)?,
+        // It is the launcher that knows which are free.
+        ports: None,
         // SAFETY: the caller's promise.
         table: match unsafe { path(config.table, "carole_config.table") }? {
             None => None,

@@ -333,6 +333,70 @@ fn going_to_a_rank_goes_to_its_host() {
 }
 
 #[test]
+fn going_to_a_job_s_rank_needs_no_list_and_ends_in_its_folder() {
+    let hosts = Hosts::new(2);
+    let work = hosts.folder().path().join("the job's work");
+    fs::create_dir(&work).unwrap();
+    let start = |name: &str| {
+        let work = work.to_str().unwrap();
+        let command = ["run", "--detach", "--name", name, "--workdir", work];
+        let rest = ["--", "sleep", "100"];
+        let done = finished(hosts.carole(&command, &hosts.list(2), &rest));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    };
+    let goto = |words: &[&str], rest: &[&str]| {
+        let words = [&["goto"], words, rest].concat();
+        hosts.folder().carole(&words)
+    };
+    start("one");
+    let tell = [
+        "--",
+        "sh",
+        "-c",
+        "echo \"$CAROLE_TEST_HOST $PWD $1\"; exit 3",
+        "sh",
+        "it's",
+    ];
+    for (target, host) in [
+        (&["--job", "one", "worker", "0"][..], 0),
+        (&["--job", "one", "3"], 1),
+        (&["2"], 1),
+        (&[hosts.address(1)], 1),
+    ] {
+        let done = finished(goto(target, &tell));
+        assert_eq!(done.code, Some(3), "{target:?}: {}", done.stderr);
+        let expected = format!("{} {} it's\n", hosts.address(host), work.display());
+        assert_eq!(done.text(), expected, "{target:?}");
+    }
+    // A shell, which has no terminal here.
+    let input = hosts.folder().path().join("input");
+    fs::write(&input, "echo on-$CAROLE_TEST_HOST in-$PWD; exit 4\n").unwrap();
+    let mut shell = goto(&["worker", "2"], &[]);
+    shell.stdin(fs::File::open(&input).unwrap());
+    let done = finished(shell);
+    assert_eq!(done.code, Some(4), "{}", done.stderr);
+    let expected = format!("on-{} in-{}", hosts.address(1), work.display());
+    assert!(done.text().contains(&expected), "{}", done.text());
+
+    start("two");
+    for (words, told) in [
+        (&["0"][..], "rank 0 of which job?"),
+        (&["--job", "one", "4"], "no rank 4: the ranks are 0 to 3"),
+        (&["--job", "one", "elsewhere"], "no host \"elsewhere\""),
+        (&["--job", "three", "0"], "no job \"three\""),
+        (&["--job", "one", "-H", "a", "0"], "cannot be used with"),
+    ] {
+        let done = finished(goto(words, &[]));
+        assert_eq!(done.code, Some(2), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(told), "{}", done.stderr);
+    }
+    for job in ["one", "two"] {
+        let done = finished(hosts.folder().carole(&["stop", job]));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn a_person_at_a_terminal_gets_one_on_the_host() {
     let hosts = Hosts::new(1);
     let plain = hosts.carole(&["goto", "0"], &hosts.list(1), &[]);

@@ -169,6 +169,18 @@ fn has(screen: &vt100::Screen, row: usize, text: &str) -> bool {
     rows.nth(row).is_some_and(|row| row.contains(text))
 }
 
+/// The row that begins with a text.
+fn row_of(screen: &vt100::Screen, text: &str) -> Option<String> {
+    let (_, columns) = screen.size();
+    screen.rows(0, columns).find(|row| row.starts_with(text))
+}
+
+/// The number before the first `%` of a row.
+fn percent(row: &str) -> Option<u32> {
+    let (before, _) = row.split_once(" %")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
 fn resize(terminal: &impl std::os::fd::AsFd, rows: u16, columns: u16) {
     let size = Winsize {
         ws_row: rows,
@@ -280,7 +292,10 @@ fn without_a_terminal_there_is_no_page() {
 #[test]
 fn a_job_is_shown_on_its_page_stopped_by_a_key_and_told_of_afterwards() {
     let carole = env!("CARGO_BIN_EXE_carole");
-    let script = format!("echo hello from $RANK; {carole} report step=3 total=12; exec sleep 1000");
+    let script = format!(
+        "echo hello from $RANK; {carole} report step=3 total=12; \
+         while [ $RANK = 0 ]; do :; done; exec sleep 1000"
+    );
     let state = concat!(env!("CARGO_TARGET_TMPDIR"), "/page.state");
     let state = format!("XDG_STATE_HOME={state}");
     let mut page = Page::start_command(&[
@@ -303,6 +318,17 @@ fn a_job_is_shown_on_its_page_stopped_by_a_key_and_told_of_afterwards() {
     page.wait_for("both ranks, and how far they are", |screen| {
         let text = screen.contents();
         text.contains("hello from 0") && text.matches("3/12").count() == 2
+    });
+    page.wait_for("what they use, and the host", |screen| {
+        let busy = row_of(screen, "rank 0 ").and_then(|row| percent(&row));
+        let idle = row_of(screen, "rank 1 ").and_then(|row| percent(&row));
+        let memory = row_of(screen, "rank 0 ").is_some_and(|row| row.contains("B 3/12"));
+        busy > Some(50) && idle.is_some_and(|idle| idle < 10) && memory && has(screen, 0, "rx ")
+    });
+    page.press("h");
+    page.wait_for("the host", |screen| {
+        let told = row_of(screen, "localhost ");
+        told.is_some_and(|row| row.contains("B/s") && row.contains("2 ranks: 2 running"))
     });
     page.press("\x03");
     page.wait_for("its end", |screen| has(screen, 0, "shown  ended"));

@@ -1,11 +1,12 @@
 //! Forming a session: connections, shared memory, and the watch over local processes.
 
-use std::net::IpAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use carole_plan::{Endpoint, Member, Membership, PeerId};
+use carole_plan::{Endpoint, Member, Membership, PeerId, PortRange};
 
 use crate::arena::{self, Arena};
 use crate::engine::Engine;
@@ -34,10 +35,32 @@ pub struct Peer {
     arena: Arc<Arena>,
 }
 
+/// Where and how a peer listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// The address under which the others reach it.
+    pub address: IpAddr,
+    /// The ports it may take; any without them. Peers of one host begin to look at different ones.
+    pub ports: Option<PortRange>,
+    /// TLS on all TCP connections: every member of the job must have it, or none.
+    pub tls: bool,
+}
+
+impl Door {
+    /// Any port of `address`, without TLS.
+    pub fn at(address: IpAddr) -> Self {
+        Self {
+            address,
+            ports: None,
+            tls: false,
+        }
+    }
+}
+
 impl Peer {
     /// Listens on `address` for the members of `job` that hold `token`.
     pub fn bind(peer: PeerId, job: &str, token: &[u8], address: IpAddr) -> Result<Self> {
-        Self::listen(peer, job, token, address, None)
+        Self::listen(peer, job, token, Door::at(address))
     }
 
     /// The same with TLS on all TCP connections: every member of the job must be bound so.
@@ -45,17 +68,18 @@ impl Peer {
     /// The peer makes a key and a certificate of its own, whose fingerprint is registered as a part
     /// of its [`endpoint`](Self::endpoint); no files and no authorities are needed.
     pub fn bind_tls(peer: PeerId, job: &str, token: &[u8], address: IpAddr) -> Result<Self> {
-        Self::listen(peer, job, token, address, Some(Identity::new()?))
+        let door = Door {
+            tls: true,
+            ..Door::at(address)
+        };
+        Self::listen(peer, job, token, door)
     }
 
-    fn listen(
-        peer: PeerId,
-        job: &str,
-        token: &[u8],
-        address: IpAddr,
-        identity: Option<Identity>,
-    ) -> Result<Self> {
-        let server = Server::bind(address, peer, job, Secret::new(token), identity)?;
+    /// Listens at `door` for the members of `job` that hold `token`.
+    pub fn listen(peer: PeerId, job: &str, token: &[u8], door: Door) -> Result<Self> {
+        let identity = door.tls.then(Identity::new).transpose()?;
+        let listener = listener(&door, &peer)?;
+        let server = Server::new(listener, peer, job, Secret::new(token), identity)?;
         let server = Arc::new(server);
         let engine = Engine::start().context("starting the engine thread")?;
         engine.serve(Arc::clone(&server));
@@ -262,6 +286,24 @@ impl Peer {
             Some(Arc::clone(&self.arena)),
         )))
     }
+}
+
+/// Listens on the first port that is free, from the one at the peer's slot on.
+fn listener(door: &Door, peer: &PeerId) -> Result<TcpListener> {
+    let address = door.address;
+    let Some(ports) = door.ports else {
+        return TcpListener::bind((address, 0)).context("listening for peers");
+    };
+    for port in ports.starting_at(peer.slot.into()) {
+        match TcpListener::bind((address, port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            bound => return bound.context(&format!("listening for peers on port {port}")),
+        }
+    }
+    Err(Error::System {
+        context: format!("listening for peers on {} ({address})", peer.host),
+        message: format!("every port of {ports} is taken"),
+    })
 }
 
 /// A pair's connections as one.

@@ -13,7 +13,7 @@
 )]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown};
+use std::net::{Ipv4Addr, Shutdown, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -141,8 +141,8 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| {
         let incarnation = u128::from(std::process::id());
         let peer = PeerId::new("host", 0, incarnation << 64);
-        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Server::bind(address, peer, job(), Secret::new(b"a token"), None).expect("a server")
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        Server::new(listener, peer, job(), Secret::new(b"a token"), None).expect("a server")
     })
 }
 

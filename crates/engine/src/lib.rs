@@ -39,7 +39,7 @@ pub use call::{Call, Element, Group, Handle, Pending, Prepared};
 pub use descriptor::Kind;
 pub use dtype::{DType, ReduceOp};
 pub use error::{Error, Result};
-pub use form::Peer;
+pub use form::{Door, Peer};
 pub use metrics::Metrics;
 pub use session::{Options, Session, Transport};
 pub use timeline::Traced;

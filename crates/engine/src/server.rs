@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixListener;
@@ -72,15 +72,14 @@ enum Step {
 }
 
 impl Server {
-    /// Listens on `address` (any port) and on an abstract local socket.
-    pub(crate) fn bind(
-        address: IpAddr,
+    /// Listens through `tcp` and on an abstract local socket.
+    pub(crate) fn new(
+        tcp: TcpListener,
         peer: PeerId,
         job: &str,
         secret: Secret,
         identity: Option<Identity>,
     ) -> Result<Self> {
-        let tcp = TcpListener::bind((address, 0)).context("listening for peers")?;
         tcp.set_nonblocking(true).context("listening for peers")?;
         congestion::prepare(&tcp);
         let local_name = format!("carole-{:032x}", peer.incarnation);

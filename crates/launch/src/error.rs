@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use carole_plan::PlanError;
+use carole_plan::{PlanError, PortRange};
 
 /// Why a host cannot take part, or go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,16 @@ pub enum Error {
         /// What the system said.
         #[source]
         source: io::Error,
+    },
+    /// A range has too few free ports.
+    #[error("{count} ports of {range} are needed, and {free} are free")]
+    PortRange {
+        /// The range.
+        range: PortRange,
+        /// How many are needed.
+        count: usize,
+        /// How many of them were found.
+        free: usize,
     },
     /// A rank's process could not be started. Those that were have been stopped.
     #[error("cannot start rank {rank} on {host}: {program:?}: {problem}")]

@@ -43,7 +43,9 @@ pub mod remote;
 pub mod render;
 pub mod request;
 pub mod role;
+mod stat;
 pub mod supervision;
+pub mod usage;
 pub mod whereabouts;
 
 pub use environment::{EnvironmentSet, Variable};
@@ -57,4 +59,5 @@ pub use place::Place;
 pub use progress::Progress;
 pub use role::{Role, Roles};
 pub use supervision::Verdict;
+pub use usage::{Traffic, Usage};
 pub use whereabouts::{Target, Whereabouts};

@@ -56,6 +56,15 @@ impl Progress {
         let (step, total) = (self.step?, self.total?);
         (total > 0.0).then(|| (step / total).clamp(0.0, 1.0))
     }
+
+    /// What it told beside its steps: `loss 0.25`.
+    pub fn others(&self) -> String {
+        let words = self.values.iter();
+        let words: Vec<String> = words
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        words.join(", ")
+    }
 }
 
 /// Writes `step 10 of 100 (10 %), loss 0.25`.
@@ -69,11 +78,7 @@ impl std::fmt::Display for Progress {
             (Some(step), ..) => words.push(format!("step {step}")),
             _ => {}
         }
-        words.extend(
-            self.values
-                .iter()
-                .map(|(name, value)| format!("{name} {value}")),
-        );
+        words.extend(Some(self.others()).filter(|others| !others.is_empty()));
         f.write_str(&words.join(", "))
     }
 }

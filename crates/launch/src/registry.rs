@@ -4,15 +4,21 @@
 //! is replaced as a whole. A job whose launcher is gone without a word is told as lost. Nothing
 //! depends on the registry: a job runs also where it cannot be written.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
+use crate::fleet::Host;
 use crate::progress::Progress;
+use crate::request::Ssh;
+use crate::role::Roles;
+use crate::stat::Stat;
+use crate::usage::{Traffic, Usage};
 
 /// The file in a job's folder.
 const FILE: &str = "job.json";
@@ -34,6 +40,15 @@ pub struct Record {
     pub command: Vec<String>,
     /// What each process of it is.
     pub ranks: Vec<RankRecord>,
+    /// How many of each role they are, once that is known.
+    #[serde(default)]
+    pub roles: Option<Roles>,
+    /// Its hosts, once it is known what runs where.
+    #[serde(default)]
+    pub hosts: Vec<HostRecord>,
+    /// How SSH gets in there.
+    #[serde(default)]
+    pub ssh: Ssh,
     /// The folder with what ranks printed, if that is kept.
     pub logs: Option<PathBuf>,
     /// How it ended, once it has.
@@ -52,8 +67,24 @@ pub struct RankRecord {
     /// How far it is, as it told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
+    /// What it uses while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// How it ended, once it has.
     pub exit: Option<Exit>,
+}
+
+/// One host of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRecord {
+    /// Its name, and how it is reached.
+    #[serde(flatten)]
+    pub host: Host,
+    /// The folder in which its processes were started.
+    pub folder: Option<PathBuf>,
+    /// What it receives and sends while the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
 }
 
 /// How a job ended.
@@ -104,9 +135,40 @@ impl Record {
             started: now(),
             command,
             ranks: Vec::new(),
+            roles: None,
+            hosts: Vec::new(),
+            ssh: Ssh::default(),
             logs,
             end: None,
         }
+    }
+
+    /// It is known what runs where: so many processes on each host.
+    pub fn plan(&mut self, roles: &Roles, hosts: &[Host], counts: &[usize]) {
+        let host_names = hosts
+            .iter()
+            .zip(counts)
+            .flat_map(|(host, count)| std::iter::repeat_n(&host.name, *count));
+        let ranks = roles.names().into_iter().zip(host_names);
+        self.ranks = ranks
+            .map(|(name, host)| RankRecord {
+                name,
+                host: host.clone(),
+                pid: None,
+                progress: None,
+                usage: None,
+                exit: None,
+            })
+            .collect();
+        self.roles = Some(*roles);
+        self.hosts = hosts
+            .iter()
+            .map(|host| HostRecord {
+                host: host.clone(),
+                folder: None,
+                traffic: None,
+            })
+            .collect();
     }
 
     /// How the job is now.
@@ -154,13 +216,20 @@ impl Registry {
         self.folder.join(name)
     }
 
-    /// Writes what is known of a job.
+    /// Writes what is known of a job, for nobody else to read.
     pub fn write(&self, record: &Record) -> io::Result<()> {
         let folder = self.folder_of(&record.name);
         fs::create_dir_all(&folder)?;
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
         let new = folder.join(format!("{FILE}.{}", std::process::id()));
-        fs::write(&new, text)?;
+        // It tells how the user gets into other hosts.
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.write_all(&text)?;
         fs::rename(new, folder.join(FILE))
     }
 
@@ -203,10 +272,7 @@ fn now() -> f64 {
 
 /// When a process began, if it is there.
 fn birth(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name in brackets, which may hold anything, the twentieth field.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    Some(Stat::of(pid)?.birth)
 }
 
 impl End {
@@ -222,6 +288,8 @@ impl End {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -233,6 +301,8 @@ mod tests {
         registry.write(&record).unwrap();
         assert_eq!(registry.read("one").unwrap(), record);
         assert_eq!(record.phase(), Phase::Running);
+        let written = fs::metadata(registry.folder_of("one").join(FILE)).unwrap();
+        assert_eq!(written.permissions().mode() & 0o777, 0o600);
         record.birth += 1;
         assert_eq!(
             record.phase(),

@@ -8,6 +8,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use carole_plan::PortRange;
+use serde::{Deserialize, Serialize};
+
 use crate::environment::EnvironmentSet;
 
 /// A job to be launched.
@@ -173,7 +176,8 @@ pub struct ParameterServers {
 }
 
 /// How hosts are reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ssh {
     /// The user, unless a host names one.
     pub user: Option<String>,
@@ -187,6 +191,20 @@ pub struct Ssh {
     pub trust_any_host: bool,
 }
 
+impl Ssh {
+    /// With what `other` says where this says nothing.
+    #[must_use]
+    pub fn or(mut self, other: &Self) -> Self {
+        self.user = self.user.or_else(|| other.user.clone());
+        self.port = self.port.or(other.port);
+        self.identity = self.identity.or_else(|| other.identity.clone());
+        // With SSH the first value of an option counts.
+        self.options.extend_from_slice(&other.options);
+        self.trust_any_host |= other.trust_any_host;
+        self
+    }
+}
+
 /// How ranks reach one another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
@@ -196,8 +214,8 @@ pub struct Network {
     pub master_address: Option<String>,
     /// The port for frameworks that meet at rank 0, where it was given.
     pub master_port: Option<u16>,
-    /// Ports that ranks may listen on, both ends included.
-    pub ports: Option<(u16, u16)>,
+    /// The ports that ranks and their frameworks listen on; any without them.
+    pub ports: Option<PortRange>,
 }
 
 /// What becomes of what the ranks print.
@@ -217,8 +235,8 @@ pub struct OutputRequest {
     pub prefix: bool,
     /// Lines that many ranks print at about the same time become one.
     pub collapse: bool,
-    /// Nothing but errors is shown.
-    pub quiet: bool,
+    /// What Carole itself says.
+    pub talk: Talk,
 }
 
 impl Default for OutputRequest {
@@ -231,7 +249,7 @@ impl Default for OutputRequest {
             only_local_ranks: Vec::new(),
             prefix: true,
             collapse: true,
-            quiet: false,
+            talk: Talk::Usual,
         }
     }
 }
@@ -243,10 +261,22 @@ pub enum Terminal {
     Current,
     /// Files only.
     Files,
-    /// A window of tmux for each rank.
+    /// A session of tmux for each host, with a window for each rank.
     Tmux,
     /// A page of the terminal with hosts, ranks and logs.
     Tui,
+}
+
+/// What Carole itself says of a job; how it failed is always told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Talk {
+    /// Nothing: only what the ranks print is shown.
+    Quiet,
+    /// What the environment asks for, else what changes.
+    #[default]
+    Usual,
+    /// Every step.
+    Verbose,
 }
 
 /// Streams of local ranks, as torchrun writes them: `3`, or `0:1,1:2`.

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 /// A role that a process can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -31,7 +33,7 @@ impl Role {
 }
 
 /// How many processes of each role a job has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     servers: usize,
     chief: bool,
@@ -136,6 +138,13 @@ impl Roles {
             .collect()
     }
 
+    /// What all processes are called, in their order.
+    pub fn names(&self) -> Vec<String> {
+        (0..self.size())
+            .map(|number| self.describe(number))
+            .collect()
+    }
+
     /// What a process is called in logs and reports.
     pub fn describe(&self, number: usize) -> String {
         if self.are_equal() {
@@ -153,7 +162,7 @@ mod tests {
     #[test]
     fn processes_are_numbered_in_the_order_of_their_start() {
         let roles = Roles::with_servers(2, true, 3, true);
-        let names: Vec<String> = (0..roles.size()).map(|n| roles.describe(n)).collect();
+        let names = roles.names();
         let expected = [
             "ps 0",
             "ps 1",

@@ -1,13 +1,15 @@
 //! Where the processes of a job are, and which of them a person means.
 //!
-//! Today this follows from a host list alone: the ranks that `carole run` would place on it. A job
-//! that runs can be another source.
+//! This follows from a host list alone, by the ranks that `carole run` would place on it, or from
+//! what the registry knows of a job.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::error::Error;
 use crate::fleet::Host;
 use crate::hosts::Listed;
+use crate::registry::Record;
 use crate::role::{Role, Roles};
 
 /// Hosts, and the processes on them by rank and by role.
@@ -35,6 +37,17 @@ pub enum Target {
     },
 }
 
+/// Writes `host "b"`, `rank 5` or `worker 0`.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(name) => write!(f, "host {name:?}"),
+            Self::Rank(rank) => write!(f, "rank {rank}"),
+            Self::Role { role, index } => write!(f, "{role} {index}"),
+        }
+    }
+}
+
 impl Whereabouts {
     /// A worker for every slot of a host list.
     pub fn of_list(listed: &Listed) -> Self {
@@ -52,6 +65,18 @@ impl Whereabouts {
         }
     }
 
+    /// The processes of a job that was started here.
+    pub fn of_job(job: &Record) -> Self {
+        let hosts: Vec<Host> = job.hosts.iter().map(|one| one.host.clone()).collect();
+        let place = |name: &str| hosts.iter().position(|host| host.name == name);
+        let processes = job.ranks.iter().map_while(|rank| place(&rank.host));
+        Self {
+            processes: processes.collect(),
+            roles: job.roles.unwrap_or(Roles::workers(job.ranks.len())),
+            hosts,
+        }
+    }
+
     /// The host that is meant.
     pub fn find(&self, target: &Target) -> Result<&Host, Error> {
         let nowhere = |wanted: String, known: String| Error::Nowhere { wanted, known };
@@ -61,20 +86,20 @@ impl Whereabouts {
                 found.ok_or_else(|| {
                     let names: Vec<&str> = self.hosts.iter().map(|host| &*host.name).collect();
                     let known = format!("the hosts are {}", names.join(", "));
-                    nowhere(format!("host {name:?}"), known)
+                    nowhere(target.to_string(), known)
                 })
             }
             // Ranks are those that train together.
             Target::Rank(rank) => self.process(Role::Worker.name(), *rank).map_err(|count| {
                 let known = numbers("ranks", count.unwrap_or(0));
-                nowhere(format!("rank {rank}"), known)
+                nowhere(target.to_string(), known)
             }),
             Target::Role { role, index } => self.process(role, *index).map_err(|count| {
                 let Some(count) = count else {
                     let known = format!("the roles are {}", self.role_names().join(", "));
                     return nowhere(format!("role {role:?}"), known);
                 };
-                nowhere(format!("{role} {index}"), numbers("indexes", count))
+                nowhere(target.to_string(), numbers("indexes", count))
             }),
         }
     }
@@ -146,6 +171,26 @@ mod tests {
         assert_eq!(host(worker(1)), "b");
         assert_eq!(host(Target::Rank(2)), "b");
         assert!(places.find(&Target::Rank(3)).is_err());
+    }
+
+    #[test]
+    fn a_job_in_the_registry_knows_where_its_processes_are() {
+        let listed = Listed::from_list("a:1,ann@b:2222:2").unwrap();
+        let mut job = Record::new("one", Vec::new(), None);
+        assert!(Whereabouts::of_job(&job).find(&Target::Rank(0)).is_err());
+        job.plan(
+            &Roles::with_servers(1, false, 2, false),
+            &listed.hosts,
+            &[1, 2],
+        );
+        let places = Whereabouts::of_job(&job);
+        assert_eq!(places.find(&Target::Rank(0)).unwrap(), &listed.hosts[1]);
+        assert_eq!(places.find(&worker(1)).unwrap(), &listed.hosts[1]);
+        let server = Target::Role {
+            role: "ps".into(),
+            index: 0,
+        };
+        assert_eq!(places.find(&server).unwrap().name, "a");
     }
 
     #[test]

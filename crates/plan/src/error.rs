@@ -20,6 +20,12 @@ pub enum PlanError {
         /// Which field, and what it should be.
         problem: String,
     },
+    /// A range of ports is not what it should be.
+    #[error("{found:?} is no range of ports, expected two, the lower first, such as 10000-10100")]
+    PortRange {
+        /// What was found, shortened.
+        found: String,
+    },
     /// A part of a host's description is not what it should be.
     #[error("{origin}: {part} is {found:?}, expected {expected}")]
     HostPart {

@@ -3,6 +3,7 @@
 //! - [`host`], [`host_list`] and [`hostfile`]: which hosts there are, and which rank goes where.
 //! - [`peer`], [`layout`] and [`membership`]: who takes part, which of them share a host, and where
 //!   they are reached.
+//! - [`ports`]: which ports may be listened on.
 //! - [`graph`], [`topology`] and [`spanning_tree`]: along which links values are combined.
 //! - [`table`]: which algorithm for which size and shape.
 //! - [`job`]: what a person submits, as written in a job file.
@@ -23,6 +24,7 @@ pub mod layout;
 pub mod membership;
 mod nearest;
 pub mod peer;
+pub mod ports;
 pub mod spanning_tree;
 pub mod table;
 pub mod topology;
@@ -37,6 +39,7 @@ pub use layout::{HostLayout, Position};
 pub use membership::{Endpoint, Generation, Member, Membership};
 pub use nearest::nearest;
 pub use peer::{PeerId, PeerList};
+pub use ports::PortRange;
 pub use spanning_tree::minimum_spanning_tree;
 pub use table::{AlgorithmTable, LocalRule};
 pub use topology::{GraphPair, Topology, TopologyName};

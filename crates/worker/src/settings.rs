@@ -8,6 +8,7 @@
 //! | `CAROLE_HEARTBEAT` | seconds of silence after which a peer on another host is lost | 5 |
 //! | `CAROLE_STREAMS` | TCP connections between two ranks on different hosts, 1 to 16 | 1 |
 //! | `CAROLE_TLS` | `on` or `1`: data between hosts is encrypted; `off` or `0`: it is not | `off` |
+//! | `CAROLE_PORTS` | ports that a rank may listen on, such as `10000-10100` | any |
 //! | `CAROLE_TABLE` | a file with an algorithm table in JSON | built in |
 //! | `CAROLE_TIMELINE` | a file for a timeline, with `{rank}` in its name or a rank put there | none |
 
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carole_engine::{Options, Transport};
-use carole_plan::AlgorithmTable;
+use carole_plan::{AlgorithmTable, PortRange};
 
 use crate::environment::Variables;
 use crate::error::Error;
@@ -26,6 +27,7 @@ const STALL: &str = "CAROLE_STALL";
 const HEARTBEAT: &str = "CAROLE_HEARTBEAT";
 const STREAMS: &str = "CAROLE_STREAMS";
 const TLS: &str = "CAROLE_TLS";
+const PORTS: &str = "CAROLE_PORTS";
 const TABLE: &str = "CAROLE_TABLE";
 const TIMELINE: &str = "CAROLE_TIMELINE";
 
@@ -47,6 +49,8 @@ pub struct Settings {
     pub streams: Option<usize>,
     /// Whether data between hosts is encrypted: on every rank, or on none.
     pub tls: Option<bool>,
+    /// Ports that this process may listen on; any without them.
+    pub ports: Option<PortRange>,
     /// Which algorithm for which size and shape; the first rank's is used by all.
     pub table: Option<AlgorithmTable>,
     /// The file in which each rank records a timeline of all it does, written when the worker ends:
@@ -88,6 +92,13 @@ impl Settings {
                 _ => return Err(Variables::bad(TLS, text, "1, 0, on or off")),
             },
         };
+        let ports = match variables.text(PORTS)? {
+            None => None,
+            Some(text) => match text.parse() {
+                Ok(ports) => Some(ports),
+                Err(_) => return Err(Variables::bad(PORTS, text, EXPECTED_PORTS)),
+            },
+        };
         let table = match variables.file(TABLE)? {
             None => None,
             Some(path) => Some(table(&path).map_err(|problem| Error::BadFile {
@@ -103,6 +114,7 @@ impl Settings {
             heartbeat: seconds(HEARTBEAT)?,
             streams,
             tls,
+            ports,
             table,
             timeline: variables.file(TIMELINE)?,
         })
@@ -118,12 +130,13 @@ impl Settings {
             heartbeat: other.heartbeat.or(self.heartbeat),
             streams: other.streams.or(self.streams),
             tls: other.tls.or(self.tls),
+            ports: other.ports.or(self.ports),
             table: other.table.clone().or(self.table),
             timeline: other.timeline.clone().or(self.timeline),
         }
     }
 
-    /// The engine's options with these settings; TLS and the timeline are the worker's to see to.
+    /// The engine's options with these settings; TLS, ports and the timeline are the worker's to see to.
     pub fn options(&self) -> Options {
         let default = Options::default();
         Options {
@@ -171,6 +184,9 @@ pub fn streams(number: usize) -> Option<usize> {
     (1..=16).contains(&number).then_some(number)
 }
 
+/// What a person is told of a range of ports that is none.
+const EXPECTED_PORTS: &str = "two ports, the lower first, such as 10000-10100";
+
 /// The algorithm table in a file, or what is wrong with it.
 ///
 /// ```
@@ -189,7 +205,7 @@ pub fn table(path: &Path) -> Result<AlgorithmTable, String> {
 /// Whether a person sets this variable, rather than a launcher.
 pub(crate) fn is_setting(variable: &str) -> bool {
     [
-        TRANSPORT, TIMEOUT, STALL, HEARTBEAT, STREAMS, TLS, TABLE, TIMELINE,
+        TRANSPORT, TIMEOUT, STALL, HEARTBEAT, STREAMS, TLS, PORTS, TABLE, TIMELINE,
     ]
     .contains(&variable)
 }
@@ -248,6 +264,18 @@ mod tests {
         assert_eq!(
             error.describe(),
             "CAROLE_TLS is \"yes\": expected 1, 0, on or off"
+        );
+    }
+
+    #[test]
+    fn ports_are_a_range() {
+        let ports = read("CAROLE_PORTS", "10000-10100").unwrap().ports.unwrap();
+        assert_eq!(ports.count(), 101);
+        let text = read("CAROLE_PORTS", "10100-10000").unwrap_err().describe();
+        assert_eq!(
+            text,
+            "CAROLE_PORTS is \"10100-10000\": expected two ports, the lower first, such as \
+             10000-10100"
         );
     }
 

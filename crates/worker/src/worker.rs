@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use carole_coordinator::{Client, Token};
-use carole_engine::{Group, Options, Peer, Session};
+use carole_engine::{Door, Group, Options, Peer, Session};
 use carole_plan::{Generation, HostLayout, Member, Membership, PeerId, Position};
 
 use crate::environment::{Environment, Launched};
@@ -71,13 +71,13 @@ impl Worker {
                 source,
             })?,
         };
-        let bind = if settings.tls == Some(true) {
-            Peer::bind_tls
-        } else {
-            Peer::bind
+        let door = Door {
+            address,
+            ports: settings.ports,
+            tls: settings.tls == Some(true),
         };
         let (id, job) = (launched.peer.clone(), &launched.job);
-        let peer = bind(id, job, token.as_bytes(), address)?;
+        let peer = Peer::listen(id, job, token.as_bytes(), door)?;
         client
             .register(peer.id(), launched.rank, peer.endpoint())
             .map_err(failed("register"))?;

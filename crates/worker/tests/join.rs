@@ -6,9 +6,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use carole_coordinator::{Coordinator, State, Token, serve};
+use carole_coordinator::{Client, Coordinator, State, Token, serve};
 use carole_engine::{DType, Kind, ReduceOp, Transport};
-use carole_plan::{AlgorithmTable, PeerId};
+use carole_plan::{AlgorithmTable, PeerId, PortRange};
 use carole_worker::{Environment, Error, Launched, Settings, Worker};
 
 /// A coordinator on a thread of its own; dropping it stops the server and waits for its end.
@@ -402,4 +402,50 @@ fn an_unreadable_token_file_is_named() {
     }
     let text = Worker::join_as(&environment).err().unwrap().describe();
     assert!(text.contains("/nowhere/token"), "{text}");
+}
+
+#[test]
+fn workers_listen_in_the_range_that_they_are_given_and_name_it_when_it_is_full() {
+    // Other tests listen on ports that the kernel chooses; these lie below those.
+    let first = 20000 + std::process::id() % 10000;
+    let range: PortRange = format!("{first}-{}", first + 20).parse().unwrap();
+    let job = Job::new("ports", 3).with(Settings {
+        ports: Some(range),
+        transport: Some(Transport::Tcp),
+        ..Settings::default()
+    });
+    let endpoints = job.run(|worker| {
+        let mut sum = [1];
+        let world = worker.world();
+        world.call().all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        assert_eq!(sum, [3]);
+        let environment = job.environment(worker.rank());
+        let token = Token::read(&job.token_file).unwrap();
+        let coordinator = environment.launched.unwrap().coordinator;
+        let client = Client::new(&coordinator, token).unwrap();
+        let membership = client.wait_membership(0, Duration::from_secs(10)).unwrap();
+        // All of them listen as long as one may look.
+        world.call().barrier().unwrap();
+        let members = membership.members.into_iter();
+        members
+            .map(|member| member.endpoint.addresses[0].port())
+            .collect::<Vec<_>>()
+    });
+    let mut ports = endpoints[0].clone();
+    assert!(ports.iter().all(|port| range.contains(*port)), "{ports:?}");
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 3, "{endpoints:?}");
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = PortRange::single(taken.local_addr().unwrap().port());
+    let job = Job::new("full", 1).with(Settings {
+        ports: Some(port),
+        ..Settings::default()
+    });
+    let error = Worker::join_as(&job.environment(0)).err().unwrap();
+    assert_eq!(
+        error.describe(),
+        format!("listening for peers on here (127.0.0.1): every port of {port} is taken")
+    );
 }

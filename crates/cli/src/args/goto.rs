@@ -11,17 +11,23 @@ use crate::failure::Failure;
 
 /// Open a shell on a host, named by itself or by what runs there.
 ///
-/// A host is one of the list, or any if there is no list. A number is a rank of the list's slots,
-/// as `carole run` places them; `worker 0` is the first worker.
+/// With --job, or if one job runs, what is named is part of that job: it is reached as the job
+/// reaches it, and the shell begins in the job's folder. With a list of hosts, a number is a rank of
+/// the list's slots, as `carole run` places them. Without either, a host is any.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  carole goto -H a:4,b:4 5          the host of rank 5
-  carole goto -H a:4,b:4 worker 0   the host of the first worker
+  carole goto worker 0              the host of the first worker of the job that runs
+  carole goto --job train 5         the host of rank 5 of the job named train
+  carole goto -H a:4,b:4 5          the host of rank 5, if a job ran on these
   carole goto ann@node-b -- htop    htop instead of a shell")]
 pub(crate) struct GotoArguments {
     /// HOST, RANK or ROLE INDEX
     #[arg(required = true, num_args = 1..=2, value_name = "WHERE")]
     pub(crate) target: Vec<String>,
+
+    /// The job, among those that were started on this machine
+    #[arg(long, value_name = "NAME", conflicts_with = "where")]
+    pub(crate) job: Option<String>,
 
     /// A command to run instead of a shell, after `--`
     #[arg(last = true, value_name = "COMMAND")]

@@ -94,7 +94,14 @@ pub(crate) enum Command {
     Version,
     /// Start, watch and stop the ranks of one host (started by `carole run`)
     #[command(hide = true)]
-    Agent,
+    Agent {
+        /// Say nothing but errors
+        #[arg(long)]
+        quiet: bool,
+        /// Say every step
+        #[arg(long)]
+        verbose: bool,
+    },
     /// Compare this binary with what was sent (started by `carole run`)
     #[command(hide = true)]
     SelfCheck {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use carole_launch::EnvironmentSet;
 use carole_launch::request::{
-    Binding, DefaultSlots, Network, OutputRequest, ParameterServers, Ranks, Request, Terminal,
+    Binding, DefaultSlots, Network, OutputRequest, ParameterServers, Ranks, Request, Talk, Terminal,
 };
+use carole_plan::PortRange;
 use clap::{Args, ValueEnum};
 
 use super::{PlaceArguments, duration};
@@ -69,6 +70,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PORT")]
     pub(crate) master_port: Option<u16>,
 
+    /// The ports that ranks and their frameworks listen on, on every host: two for each rank, and one
+    /// more on the first host; any free ones by default
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub(crate) ports: Option<PortRange>,
+
     /// Bind each rank to cores
     #[arg(long, value_name = "TO", value_enum, default_value_t)]
     pub(crate) bind: BindChoice,
@@ -98,6 +104,10 @@ pub(crate) struct RunArguments {
     /// Do not say whose a line is
     #[arg(long, help_heading = "Output")]
     pub(crate) no_prefix: bool,
+
+    /// Say nothing but what the ranks print, and how the job failed
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) quiet: bool,
 
     /// Go on in the background, and print the job's name once it runs
     #[arg(long)]
@@ -209,6 +219,7 @@ impl RunArguments {
             network: Network {
                 interfaces: self.network_interfaces,
                 master_port: self.master_port,
+                ports: self.ports,
                 ..Network::default()
             },
             output: OutputRequest {
@@ -216,6 +227,7 @@ impl RunArguments {
                 log_folder: self.log_dir,
                 collapse: !self.no_collapse,
                 prefix: !self.no_prefix,
+                talk: if self.quiet { Talk::Quiet } else { Talk::Usual },
                 ..OutputRequest::default()
             },
             bind: self.bind.into(),
@@ -261,9 +273,9 @@ pub(crate) enum TerminalChoice {
     Current,
     /// Nowhere: --log-dir keeps it
     Files,
-    /// In a session of tmux, a window for each rank
+    /// In tmux, a session for each host with a window for each rank
     Tmux,
-    /// On a page of this terminal, with hosts, ranks and logs
+    /// On a page of this terminal, with hosts, ranks, what they use, and logs
     Tui,
 }
 

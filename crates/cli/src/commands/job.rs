@@ -11,12 +11,12 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
 use super::agent;
-use carole_launch::request::Ssh;
+use carole_launch::request::{Ssh, Talk};
 
 /// How hosts are reached, with this binary as the agent everywhere.
 pub(super) fn reach(ssh: Ssh, timeout: Duration) -> Reach {
     Reach {
-        agent: agent::command(),
+        agent: agent::command(Talk::Usual),
         binary: "/proc/self/exe".into(),
         ssh,
         timeout,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use carole_launch::registry::{Phase, Record, Registry};
+use carole_launch::usage::bytes;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -64,29 +65,48 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<ExitCode, Failure> {
     if let Some(verdict) = job.end.as_ref().and_then(|end| end.verdict.as_ref()) {
         lines.push(format!("verdict  {verdict}"));
     }
-    let width = job
-        .ranks
-        .iter()
-        .map(|rank| rank.name.len())
-        .max()
-        .unwrap_or(0);
-    for rank in &job.ranks {
-        let state = match (&rank.exit, rank.pid, job.phase()) {
-            (Some(exit), ..) => exit.to_string(),
-            (None, Some(pid), Phase::Running) => format!("runs as process {pid}"),
-            (None, Some(_), _) => "ended".to_owned(),
-            (None, None, _) => "not started".to_owned(),
-        };
-        let progress = match &rank.progress {
-            Some(progress) => format!(", {progress}"),
-            None => String::new(),
-        };
-        lines.push(format!(
-            "{:<width$} on {}: {state}{progress}",
-            rank.name, rank.host
-        ));
+    let running = job.phase() == Phase::Running;
+    for one in job.hosts.iter().filter(|_| running) {
+        if let Some(traffic) = one.traffic {
+            lines.push(format!("network  {}: {traffic}", one.host.name));
+        }
     }
+    lines.extend(rank_lines(&job, running));
     print(&lines)
+}
+
+/// A table of a job's processes.
+fn rank_lines(job: &Record, running: bool) -> Vec<String> {
+    let titles = ["RANK", "HOST", "STATE", "CPU", "MEM", "PROGRESS"];
+    let mut rows = vec![titles.map(str::to_owned)];
+    for rank in &job.ranks {
+        let state = match (&rank.exit, rank.pid) {
+            (Some(exit), _) => exit.to_string(),
+            (None, Some(pid)) if running => format!("process {pid}"),
+            (None, Some(_)) => "ended".to_owned(),
+            (None, None) => "not started".to_owned(),
+        };
+        let usage = rank.usage.filter(|_| running);
+        let text = |text: Option<String>| text.unwrap_or_default();
+        rows.push([
+            rank.name.clone(),
+            rank.host.clone(),
+            state,
+            text(usage.map(|usage| format!("{} %", usage.cpu_percent))),
+            text(usage.map(|usage| bytes(usage.memory))),
+            text(rank.progress.as_ref().map(ToString::to_string)),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let [name, host, state, cpu, memory] = std::array::from_fn(width);
+    rows.iter()
+        .map(|[rank, on, how, busy, used, progress]| {
+            let line = format!(
+                "{rank:<name$}  {on:<host$}  {how:<state$}  {busy:>cpu$}  {used:>memory$}  {progress}"
+            );
+            line.trim_end().to_owned()
+        })
+        .collect()
 }
 
 pub(crate) fn logs(arguments: &LogsArguments) -> Result<ExitCode, Failure> {
@@ -167,7 +187,8 @@ fn registry() -> Result<Registry, Failure> {
     })
 }
 
-fn find(name: &str) -> Result<(Registry, Record), Failure> {
+/// The job of this name.
+pub(super) fn find(name: &str) -> Result<(Registry, Record), Failure> {
     let registry = registry()?;
     match registry.read(name) {
         Some(job) => Ok((registry, job)),

@@ -20,13 +20,13 @@ mod table;
 mod tmux;
 mod track;
 mod tune;
-mod version;
+pub(crate) mod version;
 
 use std::process::ExitCode;
 
 use crate::args::Command;
 use crate::failure::Failure;
-use crate::fronts::{horovodrun, kungfu_run, mpirun, torchrun};
+use crate::fronts::{Asked, horovodrun, kungfu_run, mpirun, torchrun};
 use crate::tui::demo;
 
 /// Runs a command to its exit code.
@@ -39,10 +39,10 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Stop(arguments) => jobs::stop(&arguments),
         Command::Report { words } => report::report(&words),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
-        Command::Torchrun(others) => run::launch(&torchrun::parse(&others.words, run::exists)?),
-        Command::Mpirun(others) => run::launch(&mpirun::parse(&others.words)?),
-        Command::Horovodrun(others) => run::launch(&horovodrun::parse(&others.words)?),
-        Command::KungfuRun(others) => run::launch(&kungfu_run::parse(&others.words)?),
+        Command::Torchrun(others) => carry_out(torchrun::parse(&others.words, run::exists)?),
+        Command::Mpirun(others) => carry_out(mpirun::parse(&others.words, variable)?),
+        Command::Horovodrun(others) => carry_out(horovodrun::parse(&others.words)?),
+        Command::KungfuRun(others) => carry_out(kungfu_run::parse(&others.words)?),
         Command::Exec(arguments) => exec::exec(&arguments),
         Command::Goto(arguments) => goto::goto(&arguments),
         Command::Repo(arguments) => repo::repo(&arguments),
@@ -53,7 +53,20 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Man { folder } => generate::man(&folder),
         Command::TuiDemo { ranks, panic } => demo::demo(ranks, panic),
         Command::Version => version::version(),
-        Command::Agent => agent::agent(),
+        Command::Agent { quiet, verbose } => agent::agent(quiet, verbose),
         Command::SelfCheck { digest } => agent::self_check(&digest),
     }
+}
+
+/// Does what another launcher's command line asks for.
+fn carry_out(asked: Asked) -> Result<ExitCode, Failure> {
+    match asked {
+        Asked::Job(request) => run::launch(&request),
+        Asked::Answer(text) => version::answer(&text),
+    }
+}
+
+/// A variable of this process, if it is text.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::anyhow;
-use carole_launch::{Event, Interrupt, Order, Report};
+use carole_launch::{Event, Interrupt, Order, Report, Roles};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ pub(super) fn check() -> Result<(), Failure> {
 impl Page {
     pub(super) fn open(
         job: &str,
-        size: usize,
+        roles: &Roles,
         orders: UnboundedSender<Order>,
     ) -> Result<Self, Failure> {
         let (happenings, received) = sync_channel(QUEUE);
@@ -55,48 +55,14 @@ impl Page {
         let page = Self { happenings, thread };
         page.tell(Happening::Named {
             job: job.to_owned(),
-            size,
+            ranks: roles.names(),
         });
         Ok(page)
     }
 
     /// Tells the page what happens to the job; the launcher never waits for it.
-    pub(super) fn note(&self, event: &Event, name: impl Fn(usize) -> String) {
-        let happening = match event {
-            Event::Started { rank, host, pid } => Happening::Started {
-                rank: *rank,
-                name: name(*rank),
-                host: host.clone(),
-                pid: *pid,
-            },
-            Event::Exited { rank, exit } => Happening::Exited {
-                rank: *rank,
-                exit: *exit,
-            },
-            Event::Printed {
-                rank,
-                stream,
-                bytes,
-            } => Happening::Printed {
-                rank: *rank,
-                stream: *stream,
-                bytes: bytes.clone(),
-            },
-            Event::Progress { rank, progress } => Happening::Progress {
-                rank: *rank,
-                step: progress.step.unwrap_or(0.0) as u64,
-                total: progress.total.map(|total| total as u64),
-                rate: None,
-                text: progress
-                    .values
-                    .iter()
-                    .map(|(name, value)| format!("{name} {value}"))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            },
-            Event::Lost { .. } => return,
-        };
-        self.tell(happening);
+    pub(super) fn note(&self, event: &Event) {
+        self.tell(event.clone().into());
     }
 
     fn tell(&self, happening: Happening) {

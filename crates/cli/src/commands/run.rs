@@ -1,34 +1,41 @@
 //! `carole run`: from a request to the end of its job.
 
 use std::ffi::OsString;
+use std::fs::DirBuilder;
 use std::io::IsTerminal;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use carole_launch::fleet::Way;
 use carole_launch::random::random_word;
-use carole_launch::request::{ParameterServers, Request, Terminal};
+use carole_launch::request::{ParameterServers, Request, Streams, Terminal};
 use carole_launch::{
-    Error, Facts, Fleet, Job, Listed, Order, Output, Report, Role, Roles, Variable, Verdict,
+    Error, Facts, Fleet, Job, Listed, Order, Output, Reach, Report, Role, Roles, Variable, Verdict,
     forward_interrupts, program,
 };
 use carole_plan::PlanError;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::job::{self, Orders};
 use super::page::{self, Page};
 use super::track::{self, Track};
-use super::{detach, job_file};
+use super::{agent, detach, job_file};
 use super::{mpi, table, tmux};
 use crate::args::RunArguments;
 use crate::failure::Failure;
+use crate::logs;
 
 /// The variable in which ranks look for the path of their table.
 const TABLE: &str = "CAROLE_TABLE";
 /// The variable that names the file of a timeline.
 const TIMELINE: &str = "CAROLE_TIMELINE";
+/// How often agents tell what ranks use while somebody looks at the page.
+const USAGE_ON_PAGE: Duration = Duration::from_secs(1);
+/// How often they do for `carole status`, which may never be asked.
+const USAGE_IN_REGISTRY: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     let (detached, background) = (arguments.detach, detach::is_background());
@@ -49,10 +56,7 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     }
     if background || tmux {
         // What is followed must be kept.
-        let name = match request.name.take() {
-            Some(name) => name,
-            None => format!("run-{}", random_word().map_err(Failure::new)?),
-        };
+        let name = name_of(&request)?;
         let folder = &mut request.output.log_folder;
         *folder = folder.take().or_else(|| track::log_folder(&name));
         request.name = Some(name);
@@ -62,11 +66,14 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
 
 /// Carries a request out, whichever command line it came from.
 pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
+    logs::set(request.output.talk);
+    refuse(request)?;
     if request.mpi {
         return launch(&mpi::under_mpirun(request)?);
     }
     let listed = check(request)?;
     let variables = variables(request)?;
+    let request = &completed(request)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -96,17 +103,48 @@ fn check(request: &Request) -> Result<Listed, Failure> {
 
 /// What cannot be honoured yet is refused, never ignored.
 fn refuse(request: &Request) -> Result<(), Failure> {
-    let not_yet = [
-        (request.sync.is_some(), "sending a folder to hosts"),
-        (request.network.ports.is_some(), "a range of ports"),
-    ];
-    for (asked, what) in not_yet {
-        if asked {
-            let error = anyhow!("{what} is not available yet");
-            return Err(Failure::usage(error).with_hint("leave it out"));
-        }
+    if request.sync.is_some() {
+        let error = anyhow!("sending a folder to hosts is not available yet");
+        return Err(Failure::usage(error).with_hint("leave it out"));
+    }
+    if let Some(ports) = request.network.ports.filter(|_| request.mpi) {
+        let error = anyhow!("--ports {ports}: under --mpi, ports are the MPI's own to choose");
+        let hint = "tell it with a variable, such as -x OMPI_MCA_btl_tcp_port_min_v4=10000";
+        return Err(Failure::usage(error).with_hint(hint));
     }
     Ok(())
+}
+
+/// The job's name, made up if there is none.
+fn name_of(request: &Request) -> Result<String, Failure> {
+    match &request.name {
+        Some(name) => Ok(name.clone()),
+        None => Ok(format!("run-{}", random_word().map_err(Failure::new)?)),
+    }
+}
+
+/// The request with a name, and with a new folder where files are asked for and no folder is named.
+fn completed(request: &Request) -> Result<Request, Failure> {
+    let name = name_of(request)?;
+    let mut output = request.output.clone();
+    let files = output.redirect != Streams::default() || output.tee != Streams::default();
+    if files && output.log_folder.is_none() {
+        let word = random_word().map_err(Failure::new)?;
+        let folder = std::env::temp_dir().join(format!("{name}-{word}"));
+        // It must be new, or another user could own it.
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .with_context(|| format!("cannot make a folder for logs, {}", folder.display()))
+            .map_err(Failure::new)?;
+        info!(folder = %folder.display(), "what ranks print is kept in files");
+        output.log_folder = Some(folder);
+    }
+    Ok(Request {
+        name: Some(name),
+        output,
+        ..request.clone()
+    })
 }
 
 /// Whether a program of this name can be run here.
@@ -121,10 +159,7 @@ async fn attempts(
     listed: &Listed,
     variables: &[Variable],
 ) -> Result<Report, Failure> {
-    let name = match &request.name {
-        Some(name) => name.clone(),
-        None => format!("run-{}", random_word().map_err(Failure::new)?),
-    };
+    let name = name_of(request)?;
     let mut track = Track::begin(&name, request)?;
     let begin = Instant::now();
     let mut restart = 0;
@@ -172,7 +207,10 @@ async fn attempt(
 ) -> Result<Report, Failure> {
     let mut orders = Orders::new();
     forward_interrupts(&orders.sender).map_err(Failure::new)?;
-    let reach = job::reach(request.ssh.clone(), request.start_timeout);
+    let reach = Reach {
+        agent: agent::command(request.output.talk),
+        ..job::reach(request.ssh.clone(), request.start_timeout)
+    };
     let fleet = tokio::select! {
         fleet = Fleet::connect(&listed.hosts, &reach) => fleet.map_err(failed_start)?,
         order = orders.received.recv() => {
@@ -194,7 +232,12 @@ async fn attempt(
             .with_hint("-n N says how many ranks there are"));
     }
     let roles = roles(request, size)?;
-    track.plan(&roles);
+    let folder = folder(request, listed);
+    track.plan(&roles, &listed.hosts, &ranks, folder.as_deref());
+    let usage = match request.output.terminal {
+        Terminal::Tui => Some(USAGE_ON_PAGE),
+        _ => track.is_kept().then_some(USAGE_IN_REGISTRY),
+    };
     let job = |coordinator, token| Job {
         job: name.to_owned(),
         ranks,
@@ -203,23 +246,25 @@ async fn attempt(
         commands: commands(request),
         environment: request.environment,
         variables: variables.to_vec(),
-        folder: folder(request, listed),
+        folder,
         setup: request.setup.clone(),
         coordinator,
         token,
         interfaces: request.network.interfaces.clone(),
         master_address: request.network.master_address.clone(),
         master_port: request.network.master_port,
+        ports: request.network.ports,
         bind: request.bind,
         isolate_gpus: request.isolate_gpus,
         restart,
         max_restarts: request.max_restarts,
+        usage,
         grace: request.grace,
         output: request.output.clone(),
         colour: colours(),
     };
     let page = (request.output.terminal == Terminal::Tui)
-        .then(|| Page::open(name, size, orders.sender.clone()))
+        .then(|| Page::open(name, &roles, orders.sender.clone()))
         .transpose()?;
     let output = match page {
         // The terminal is the page's.
@@ -249,11 +294,15 @@ async fn attempt(
         request.start_timeout,
         |event| {
             if let Some(page) = &page {
-                page.note(event, |number| roles.describe(number));
+                page.note(event);
             }
             if track.note(event) && request.output.terminal == Terminal::Tmux {
-                match tmux::open(name, &track.names()) {
-                    Ok(()) => eprintln!("tmux attach -t {} shows the ranks", tmux::session(name)),
+                match tmux::open(track.record(), restart > 0) {
+                    Ok(sessions) => {
+                        for (host, session) in sessions {
+                            eprintln!("tmux attach -t {session} shows the ranks on {host}");
+                        }
+                    }
                     Err(error) => warn!(%error, "no windows"),
                 }
             }

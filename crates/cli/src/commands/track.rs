@@ -1,21 +1,28 @@
 //! A job's entry in the registry, kept up to date while it runs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf, absolute};
+use std::time::{Duration, Instant};
 
-use carole_launch::registry::{End, Phase, RankRecord, Record, Registry};
-use carole_launch::request::Request;
-use carole_launch::{Event, Report, Roles};
+use carole_launch::fleet::Way;
+use carole_launch::registry::{End, Phase, Record, Registry};
+use carole_launch::request::{Request, Ssh};
+use carole_launch::{Event, Host, Report, Roles};
 use tracing::debug;
 
 use anyhow::anyhow;
 
 use crate::failure::Failure;
 
+/// Between two writings of what ranks use.
+const PACE: Duration = Duration::from_secs(1);
+
 /// The entry of one job.
 pub(super) struct Track {
     registry: Option<Registry>,
     record: Record,
+    /// When what ranks use was written last.
+    usage_written: Option<Instant>,
 }
 
 impl Track {
@@ -33,11 +40,13 @@ impl Track {
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         let command = request.command.iter().map(text).collect();
         let logs = request.output.log_folder.as_ref();
-        let logs = logs.and_then(|folder| std::path::absolute(folder).ok());
-        let track = Self {
+        let logs = logs.and_then(|folder| absolute(folder).ok());
+        let mut track = Self {
             record: Record::new(name, command, logs),
             registry,
+            usage_written: None,
         };
+        track.record.ssh = from_anywhere(&request.ssh);
         if let Some(registry) = &track.registry {
             registry.prune();
         }
@@ -45,26 +54,31 @@ impl Track {
         Ok(track)
     }
 
-    /// The processes are known.
-    pub(super) fn plan(&mut self, roles: &Roles) {
-        self.record.ranks = (0..roles.size())
-            .map(|number| RankRecord {
-                name: roles.describe(number),
-                host: String::new(),
-                pid: None,
-                progress: None,
-                exit: None,
-            })
-            .collect();
+    /// Whether somebody can find the entry.
+    pub(super) fn is_kept(&self) -> bool {
+        self.registry.is_some()
     }
 
-    /// The processes, as they are called.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.record
-            .ranks
-            .iter()
-            .map(|one| one.name.clone())
-            .collect()
+    /// The processes are known: so many on each host, in this folder.
+    pub(super) fn plan(
+        &mut self,
+        roles: &Roles,
+        hosts: &[Host],
+        counts: &[usize],
+        folder: Option<&Path>,
+    ) {
+        self.record.plan(roles, hosts, counts);
+        for one in &mut self.record.hosts {
+            one.folder = match (&one.host.way, folder) {
+                (Way::Here, folder) => absolute(folder.unwrap_or(Path::new("."))).ok(),
+                (Way::Ssh(_), folder) => folder.map(Path::to_owned),
+            };
+        }
+    }
+
+    /// What is known of the job.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
     }
 
     /// Takes an event down; whether with it all processes have been started.
@@ -85,7 +99,28 @@ impl Track {
             Event::Exited { rank, exit } => {
                 if let Some(one) = self.record.ranks.get_mut(*rank) {
                     one.exit = Some(*exit);
+                    one.usage = None;
                 }
+            }
+            Event::Usage {
+                host,
+                ranks,
+                traffic,
+            } => {
+                for (rank, usage) in ranks {
+                    if let Some(one) = self.record.ranks.get_mut(*rank) {
+                        one.usage = Some(*usage).filter(|_| one.exit.is_none());
+                    }
+                }
+                let hosts = &mut self.record.hosts;
+                if let Some(one) = hosts.iter_mut().find(|one| one.host.name == *host) {
+                    one.traffic = Some(*traffic);
+                }
+                // Many hosts tell; what is written at once is the latest of all.
+                if self.usage_written.is_some_and(|at| at.elapsed() < PACE) {
+                    return false;
+                }
+                self.usage_written = Some(Instant::now());
             }
             Event::Progress { rank, progress } => {
                 if let Some(one) = self.record.ranks.get_mut(*rank) {
@@ -100,6 +135,12 @@ impl Track {
 
     pub(super) fn end(&mut self, report: &Report) {
         let verdict = report.verdict.as_ref().map(ToString::to_string);
+        for one in &mut self.record.ranks {
+            one.usage = None;
+        }
+        for one in &mut self.record.hosts {
+            one.traffic = None;
+        }
         self.record.end = Some(End::now(report.exit_code(), verdict));
         self.write();
     }
@@ -119,6 +160,18 @@ impl Track {
             debug!(%error, "cannot write the job's entry");
         }
     }
+}
+
+/// How hosts are reached, also by who is in another folder.
+fn from_anywhere(ssh: &Ssh) -> Ssh {
+    let mut ssh = ssh.clone();
+    ssh.identity = ssh.identity.map(|path| match absolute(&path) {
+        // SSH knows what that means.
+        _ if path.starts_with("~") => path,
+        Ok(whole) => whole,
+        Err(_) => path,
+    });
+    ssh
 }
 
 /// Where a detached job keeps what ranks print.

@@ -1,5 +1,6 @@
 //! A launcher's flags as a table, and a flag as it was given.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,6 +16,8 @@ pub(super) struct Flag<D: 'static> {
     pub(super) names: &'static [&'static str],
     /// What follows it.
     pub(super) values: Values,
+    /// What help calls its values, or an example of them; empty without any.
+    pub(super) placeholder: &'static str,
     /// What Carole does with it.
     pub(super) handling: Handling<D>,
 }
@@ -25,25 +28,48 @@ impl<D> Flag<D> {
         Self {
             names,
             values: Values::None,
+            placeholder: "",
             handling,
         }
     }
 
     /// A flag with a value.
-    pub(super) const fn value(names: &'static [&'static str], handling: Handling<D>) -> Self {
+    pub(super) const fn value(
+        names: &'static [&'static str],
+        placeholder: &'static str,
+        handling: Handling<D>,
+    ) -> Self {
         Self {
             names,
             values: Values::One,
+            placeholder,
             handling,
         }
     }
 
     /// A flag with two values, each a word of its own.
-    pub(super) const fn pair(names: &'static [&'static str], handling: Handling<D>) -> Self {
+    pub(super) const fn pair(
+        names: &'static [&'static str],
+        placeholder: &'static str,
+        handling: Handling<D>,
+    ) -> Self {
         Self {
             names,
             values: Values::Two,
+            placeholder,
             handling,
+        }
+    }
+
+    /// What Carole does with it, in a line.
+    pub(super) fn told(&self) -> Cow<'static, str> {
+        match self.handling {
+            Handling::Honoured(text, _)
+            | Handling::Accepted(text)
+            | Handling::AcceptedIf(text, _) => text.into(),
+            Handling::Refused { why, hint } => format!("refused: {why}; {hint}").into(),
+            Handling::Help => "prints this".into(),
+            Handling::Version => "prints Carole's version".into(),
         }
     }
 }
@@ -56,14 +82,14 @@ pub(super) enum Values {
     Two,
 }
 
-/// What Carole does with a flag.
+/// What Carole does with a flag, and what help and the launcher's page say of it.
 pub(super) enum Handling<D> {
     /// It does what the launcher does.
-    Honoured(fn(&mut D, &Given) -> Result<(), Failure>),
-    /// Nothing, because the same comes about in another way.
-    Accepted,
+    Honoured(&'static str, fn(&mut D, &Given) -> Result<(), Failure>),
+    /// Nothing, because the same comes about in another way: `no effect: …`.
+    Accepted(&'static str),
     /// The same, if the value is one for which that holds.
-    AcceptedIf(fn(&Given) -> Result<(), Failure>),
+    AcceptedIf(&'static str, fn(&Given) -> Result<(), Failure>),
     /// It is an error.
     Refused {
         /// Why, after the flag's name.
@@ -71,6 +97,10 @@ pub(super) enum Handling<D> {
         /// What to do instead.
         hint: &'static str,
     },
+    /// It asks for the flags.
+    Help,
+    /// It asks for the version.
+    Version,
 }
 
 /// A flag as somebody gave it.

@@ -11,12 +11,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use carole_launch::request::{DefaultSlots, Hosts, Ranks, Request};
+use carole_launch::request::{DefaultSlots, Hosts, Ranks, Request, Talk};
 
-use super::flag::Handling::{Accepted, AcceptedIf, Honoured, Refused};
+use super::flag::Handling::{Accepted, AcceptedIf, Help, Honoured, Refused, Version};
 use super::flag::{Flag, Given};
 use super::scan::{Dialect, Launcher};
-use super::{ELASTIC, all_streams, set_variable};
+use super::{Asked, ELASTIC, tee_into, unbuffer_python};
 use crate::failure::Failure;
 
 /// A command line while it is read.
@@ -35,111 +35,149 @@ struct Draft {
 
 static HOROVODRUN: Launcher<Draft> = Launcher {
     name: "horovodrun",
+    about: "Runs a horovodrun command line.",
     dialect: Dialect::Argparse { underscores: false },
     flags: &[
         Flag::value(
             &["-np", "--num-proc"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("that many ranks", |draft, given| {
                 draft.ranks = Some(given.count()?);
                 Ok(())
             }),
         ),
         Flag::value(
             &["-H", "--hosts"],
-            Honoured(|draft, given| {
-                draft.hosts = Some(given.text()?.to_owned());
-                Ok(())
-            }),
+            "a:4,b:4",
+            Honoured(
+                "the hosts and their slots; without any, this machine",
+                |draft, given| {
+                    draft.hosts = Some(given.text()?.to_owned());
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["-hostfile", "--hostfile"],
-            Honoured(|draft, given| {
+            "FILE",
+            Honoured("the hosts are in a file", |draft, given| {
                 draft.host_file = Some(given.path());
                 Ok(())
             }),
         ),
         Flag::value(
             &["--host-discovery-script"],
-            Honoured(|draft, given| {
+            "FILE",
+            Honoured("a program prints the hosts, one a line", |draft, given| {
                 draft.discovery = Some(given.path());
                 Ok(())
             }),
         ),
         Flag::value(
             &["--slots-per-host"],
-            Honoured(|draft, given| {
-                let slots = u16::try_from(given.count()?);
-                let slots = slots.map_err(|_| given.wrong("a number from 1 to 65535", "4"))?;
-                draft.request.default_slots = DefaultSlots::Number(slots);
-                Ok(())
-            }),
+            "N",
+            Honoured(
+                "the slots of a host for which none are given",
+                |draft, given| {
+                    let slots = u16::try_from(given.count()?);
+                    let slots = slots.map_err(|_| given.wrong("a number from 1 to 65535", "4"))?;
+                    draft.request.default_slots = DefaultSlots::Number(slots);
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--min-np", "--min-num-proc"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("must be equal to -np", |draft, given| {
                 draft.fewest = Some(given.count()?);
                 Ok(())
             }),
         ),
         Flag::value(
             &["--max-np", "--max-num-proc"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("must be equal to -np", |draft, given| {
                 draft.most = Some(given.count()?);
                 Ok(())
             }),
         ),
         Flag::value(
             &["--elastic-timeout", "--reset-limit"],
-            AcceptedIf(|given| given.whole::<u32>().map(drop)),
+            "SECONDS",
+            AcceptedIf("no effect: a job's size does not change", |given| {
+                given.whole::<u32>().map(drop)
+            }),
         ),
-        Flag::pair(&["--blacklist-cooldown-range"], Accepted),
+        Flag::pair(
+            &["--blacklist-cooldown-range"],
+            "MIN MAX",
+            Accepted("no effect: a job's hosts do not change"),
+        ),
         Flag::value(
             &["-p", "--ssh-port"],
-            Honoured(|draft, given| {
+            "PORT",
+            Honoured("the port of ssh on the hosts", |draft, given| {
                 draft.request.ssh.port = Some(given.port()?);
                 Ok(())
             }),
         ),
         Flag::value(
             &["-i", "--ssh-identity-file"],
-            Honoured(|draft, given| {
+            "FILE",
+            Honoured("the key for ssh", |draft, given| {
                 draft.request.ssh.identity = Some(given.path());
                 Ok(())
             }),
         ),
         Flag::value(
             &["--network-interfaces", "--network-interface"],
-            Honoured(interfaces),
+            "NAMES",
+            Honoured("ranks reach one another through these", interfaces),
         ),
         Flag::value(
             &["--output-filename"],
-            Honoured(|draft, given| {
-                draft.request.output.log_folder = Some(given.path());
-                draft.request.output.tee = all_streams();
+            "DIR",
+            Honoured("each rank's output goes to files too", |draft, given| {
+                tee_into(&mut draft.request, given.path());
                 Ok(())
             }),
         ),
         Flag::value(
             &["--start-timeout"],
-            Honoured(|draft, given| {
+            "SECONDS",
+            Honoured("how long the start may take", |draft, given| {
                 draft.request.start_timeout = given.seconds()?;
                 Ok(())
             }),
         ),
-        Flag::switch(&["--verbose", "--disable-cache"], Accepted),
+        Flag::switch(
+            &["--verbose"],
+            Honoured("Carole says every step it takes", |draft, _| {
+                draft.request.output.talk = Talk::Verbose;
+                Ok(())
+            }),
+        ),
+        Flag::switch(
+            &["--disable-cache"],
+            Accepted("no effect: nothing is cached"),
+        ),
         Flag::switch(
             &["--gloo"],
-            Honoured(|draft, _| {
+            Honoured("ranks are started by Carole, as without it", |draft, _| {
                 draft.gloo = true;
                 Ok(())
             }),
         ),
         Flag::switch(
             &["--mpi"],
-            Honoured(|draft, _| {
-                draft.request.mpi = true;
-                Ok(())
-            }),
+            Honoured(
+                "the installed MPI starts the ranks, as carole run --mpi",
+                |draft, _| {
+                    draft.request.mpi = true;
+                    Ok(())
+                },
+            ),
         ),
         Flag::switch(
             &["--jsrun"],
@@ -150,134 +188,206 @@ static HOROVODRUN: Launcher<Draft> = Launcher {
         ),
         Flag::value(
             &["--mpi-args", "--binding-args"],
+            "ARGS",
             Refused {
                 why: "Carole does not pass flags on to mpirun",
                 hint: "carole mpirun takes mpirun's flags, and carole run has --bind",
             },
         ),
-        Flag::value(&["--fusion-threshold-mb"], Honoured(tuning::fusion)),
-        Flag::value(&["--cycle-time-ms"], Honoured(tuning::cycle)),
+        Flag::value(
+            &["--fusion-threshold-mb"],
+            "N",
+            Honoured("HOROVOD_FUSION_THRESHOLD, in bytes", tuning::fusion),
+        ),
+        Flag::value(
+            &["--cycle-time-ms"],
+            "N",
+            Honoured("HOROVOD_CYCLE_TIME", tuning::cycle),
+        ),
         Flag::value(
             &["--cache-capacity"],
-            Honoured(|draft, given| tuning::number(draft, given, "HOROVOD_CACHE_CAPACITY")),
-        ),
-        Flag::switch(
-            &["--hierarchical-allreduce"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLREDUCE", true)),
-        ),
-        Flag::switch(
-            &["--no-hierarchical-allreduce"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLREDUCE", false)),
-        ),
-        Flag::switch(
-            &["--hierarchical-allgather"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLGATHER", true)),
-        ),
-        Flag::switch(
-            &["--no-hierarchical-allgather"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLGATHER", false)),
-        ),
-        Flag::switch(
-            &["--autotune"],
-            Honoured(|draft, _| {
-                draft.autotune = true;
-                tuning::switch(draft, tuning::AUTOTUNE, true)
+            "N",
+            Honoured("HOROVOD_CACHE_CAPACITY", |draft, given| {
+                tuning::number(draft, given, "HOROVOD_CACHE_CAPACITY")
             }),
         ),
         Flag::switch(
+            &["--hierarchical-allreduce"],
+            Honoured("HOROVOD_HIERARCHICAL_ALLREDUCE, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLREDUCE", true)
+            }),
+        ),
+        Flag::switch(
+            &["--no-hierarchical-allreduce"],
+            Honoured("HOROVOD_HIERARCHICAL_ALLREDUCE, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLREDUCE", false)
+            }),
+        ),
+        Flag::switch(
+            &["--hierarchical-allgather"],
+            Honoured("HOROVOD_HIERARCHICAL_ALLGATHER, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLGATHER", true)
+            }),
+        ),
+        Flag::switch(
+            &["--no-hierarchical-allgather"],
+            Honoured("HOROVOD_HIERARCHICAL_ALLGATHER, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLGATHER", false)
+            }),
+        ),
+        Flag::switch(
+            &["--autotune"],
+            Honoured(
+                "HOROVOD_AUTOTUNE=1; without it the other flags of --autotune-… have no effect",
+                |draft, _| {
+                    draft.autotune = true;
+                    tuning::switch(draft, tuning::AUTOTUNE, true)
+                },
+            ),
+        ),
+        Flag::switch(
             &["--no-autotune"],
-            Honoured(|draft, _| {
+            Honoured("takes --autotune back", |draft, _| {
                 draft.autotune = false;
                 Ok(())
             }),
         ),
         Flag::value(
             &["--autotune-log-file"],
-            Honoured(|draft, given| tuning::text(draft, given, "HOROVOD_AUTOTUNE_LOG")),
+            "FILE",
+            Honoured("HOROVOD_AUTOTUNE_LOG", |draft, given| {
+                tuning::text(draft, given, "HOROVOD_AUTOTUNE_LOG")
+            }),
         ),
         Flag::value(
             &["--autotune-warmup-samples"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", |draft, given| {
                 tuning::number(draft, given, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES")
             }),
         ),
         Flag::value(
             &["--autotune-steps-per-sample"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", |draft, given| {
                 tuning::number(draft, given, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE")
             }),
         ),
         Flag::value(
             &["--autotune-bayes-opt-max-samples"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", |draft, given| {
                 tuning::number(draft, given, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES")
             }),
         ),
         Flag::value(
             &["--autotune-gaussian-process-noise"],
-            Honoured(tuning::noise),
+            "N",
+            Honoured("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", tuning::noise),
         ),
-        Flag::value(&["--timeline-filename"], Honoured(tuning::timeline)),
+        Flag::value(
+            &["--timeline-filename"],
+            "FILE",
+            Honoured(
+                "HOROVOD_TIMELINE; if the program uses Carole, its timeline of rank 0 goes there",
+                tuning::timeline,
+            ),
+        ),
         Flag::switch(
             &["--timeline-mark-cycles"],
-            Honoured(|draft, _| tuning::switch(draft, tuning::MARK_CYCLES, true)),
+            Honoured(
+                "HOROVOD_TIMELINE_MARK_CYCLES, 1 or 0, if there is a timeline",
+                |draft, _| tuning::switch(draft, tuning::MARK_CYCLES, true),
+            ),
         ),
         Flag::switch(
             &["--no-timeline-mark-cycles"],
-            Honoured(|draft, _| tuning::switch(draft, tuning::MARK_CYCLES, false)),
+            Honoured(
+                "HOROVOD_TIMELINE_MARK_CYCLES, 1 or 0, if there is a timeline",
+                |draft, _| tuning::switch(draft, tuning::MARK_CYCLES, false),
+            ),
         ),
         Flag::switch(
             &["--no-stall-check"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_STALL_CHECK_DISABLE", true)),
+            Honoured("HOROVOD_STALL_CHECK_DISABLE, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_STALL_CHECK_DISABLE", true)
+            }),
         ),
         Flag::switch(
             &["--stall-check"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_STALL_CHECK_DISABLE", false)),
+            Honoured("HOROVOD_STALL_CHECK_DISABLE, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_STALL_CHECK_DISABLE", false)
+            }),
         ),
         Flag::value(
             &["--stall-check-warning-time-seconds"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("HOROVOD_STALL_CHECK_TIME_SECONDS", |draft, given| {
                 tuning::number(draft, given, "HOROVOD_STALL_CHECK_TIME_SECONDS")
             }),
         ),
         Flag::value(
             &["--stall-check-shutdown-time-seconds"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", |draft, given| {
                 tuning::number(draft, given, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
             }),
         ),
         Flag::switch(
             &["--mpi-threads-disable"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_MPI_THREADS_DISABLE", true)),
+            Honoured("HOROVOD_MPI_THREADS_DISABLE, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_MPI_THREADS_DISABLE", true)
+            }),
         ),
         Flag::switch(
             &["--no-mpi-threads-disable"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_MPI_THREADS_DISABLE", false)),
+            Honoured("HOROVOD_MPI_THREADS_DISABLE, 1 or 0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_MPI_THREADS_DISABLE", false)
+            }),
         ),
         Flag::switch(
             &["--tcp"],
-            Honoured(|draft, _| tuning::switch(draft, "NCCL_IB_DISABLE", true)),
+            Honoured("NCCL_IB_DISABLE=1", |draft, _| {
+                tuning::switch(draft, "NCCL_IB_DISABLE", true)
+            }),
         ),
         Flag::value(
             &["--num-nccl-streams"],
-            Honoured(|draft, given| tuning::number(draft, given, "HOROVOD_NUM_NCCL_STREAMS")),
+            "N",
+            Honoured("HOROVOD_NUM_NCCL_STREAMS", |draft, given| {
+                tuning::number(draft, given, "HOROVOD_NUM_NCCL_STREAMS")
+            }),
         ),
         Flag::value(
             &["--thread-affinity"],
-            Honoured(|draft, given| tuning::number(draft, given, "HOROVOD_THREAD_AFFINITY")),
+            "N",
+            Honoured("HOROVOD_THREAD_AFFINITY", |draft, given| {
+                tuning::number(draft, given, "HOROVOD_THREAD_AFFINITY")
+            }),
         ),
         Flag::value(
             &["--gloo-timeout-seconds"],
-            Honoured(|draft, given| tuning::number(draft, given, "HOROVOD_GLOO_TIMEOUT_SECONDS")),
+            "N",
+            Honoured("HOROVOD_GLOO_TIMEOUT_SECONDS", |draft, given| {
+                tuning::number(draft, given, "HOROVOD_GLOO_TIMEOUT_SECONDS")
+            }),
         ),
-        Flag::value(&["--log-level"], Honoured(tuning::log_level)),
+        Flag::value(
+            &["--log-level"],
+            "LEVEL",
+            Honoured("HOROVOD_LOG_LEVEL", tuning::log_level),
+        ),
         Flag::switch(
             &["--log-with-timestamp", "--no-log-hide-timestamp"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_LOG_HIDE_TIME", false)),
+            Honoured("HOROVOD_LOG_HIDE_TIME=0", |draft, _| {
+                tuning::switch(draft, "HOROVOD_LOG_HIDE_TIME", false)
+            }),
         ),
         Flag::switch(
             &["--log-without-timestamp", "--log-hide-timestamp"],
-            Honoured(|draft, _| tuning::switch(draft, "HOROVOD_LOG_HIDE_TIME", true)),
+            Honoured("HOROVOD_LOG_HIDE_TIME=1", |draft, _| {
+                tuning::switch(draft, "HOROVOD_LOG_HIDE_TIME", true)
+            }),
         ),
         Flag::switch(
             &["-prefix-timestamp", "--prefix-output-with-timestamp"],
@@ -288,6 +398,7 @@ static HOROVODRUN: Launcher<Draft> = Launcher {
         ),
         Flag::value(
             &["--config-file"],
+            "FILE",
             Refused {
                 why: "Carole does not read Horovod's settings from a file",
                 hint: "give them as flags, such as --fusion-threshold-mb 32",
@@ -300,22 +411,20 @@ static HOROVODRUN: Launcher<Draft> = Launcher {
                 hint: "horovodrun --check-build answers it",
             },
         ),
-        Flag::switch(
-            &["-h", "--help", "-v", "--version"],
-            Refused {
-                why: "carole horovodrun has no help of its own",
-                hint: "docs/how-to/coming-from-horovodrun.md lists the flags",
-            },
-        ),
+        Flag::switch(&["-h", "--help"], Help),
+        Flag::switch(&["-v", "--version"], Version),
     ],
 };
 
 /// Reads the words after `horovodrun`.
-pub(crate) fn parse(words: &[OsString]) -> Result<Request, Failure> {
+pub(crate) fn parse(words: &[OsString]) -> Result<Asked, Failure> {
     let mut draft = Draft::default();
-    // So that lines are seen when they are printed.
-    set_variable(&mut draft.request, "PYTHONUNBUFFERED", Some("1".to_owned()));
-    draft.request.command = HOROVODRUN.scan(words, &mut draft)?;
+    unbuffer_python(&mut draft.request);
+    HOROVODRUN.read(words, draft, finish)
+}
+
+fn finish(mut draft: Draft, command: Vec<OsString>) -> Result<Request, Failure> {
+    draft.request.command = command;
     draft.request.ranks = Ranks::Total(size(&draft)?);
     draft.request.hosts = hosts(&mut draft)?;
     if draft.gloo && draft.request.mpi {
@@ -381,11 +490,12 @@ fn interfaces(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::testing::{compare, message, words};
+    use super::super::all_streams;
+    use super::super::testing::{answer, compare, message, request, words};
     use super::*;
 
     fn read(line: &str) -> Request {
-        parse(&words(line)).unwrap()
+        request(parse(&words(line)))
     }
 
     fn error(line: &str) -> String {
@@ -463,6 +573,7 @@ mod tests {
         assert_eq!(request.output.tee, all_streams());
         assert_eq!(request.start_timeout, Duration::from_secs(60));
         assert!(!request.mpi);
+        assert_eq!(request.output.talk, Talk::Verbose);
         assert!(read("-np 2 --mpi a").mpi);
         assert_eq!(read("-np 2 -p12345 a").ssh.port, Some(12345));
     }
@@ -507,6 +618,13 @@ mod tests {
     }
 
     #[test]
+    fn help_and_version_are_told() {
+        let help = answer(parse(&words("-np 2 --help")));
+        assert!(help.contains("\n  -np, --num-proc N\n"), "{help}");
+        assert!(answer(parse(&words("-v"))).starts_with("carole "));
+    }
+
+    #[test]
     fn what_is_not_there_is_refused() {
         for flag in [
             "--jsrun",
@@ -514,7 +632,6 @@ mod tests {
             "--config-file f",
             "-cb",
             "-prefix-timestamp",
-            "-v",
         ] {
             let name = flag.split([' ', '=']).next().unwrap();
             let message = error(&format!("-np 2 {flag} a"));

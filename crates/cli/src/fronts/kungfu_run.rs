@@ -8,12 +8,12 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use carole_launch::request::{Hosts, Ranks, Request, Terminal};
+use carole_launch::request::{Hosts, Ranks, Request, Talk, Terminal};
 
-use super::flag::Handling::{Accepted, AcceptedIf, Honoured, Refused};
+use super::flag::Handling::{Accepted, AcceptedIf, Help, Honoured, Refused};
 use super::flag::{Flag, Given};
 use super::scan::{Dialect, Launcher};
-use super::{ELASTIC, all_streams, set_variable};
+use super::{Asked, ELASTIC, set_variable, tee_into, unbuffer_python};
 use crate::failure::Failure;
 
 const STRATEGIES: [&str; 9] = [
@@ -36,68 +36,118 @@ const WATCH: super::flag::Handling<Request> = Refused {
 
 static KUNGFU_RUN: Launcher<Request> = Launcher {
     name: "kungfu-run",
+    about: "Runs a command line of KungFu's kungfu-run.",
     dialect: Dialect::Go,
     flags: &[
         Flag::value(
             &["-np"],
-            Honoured(|request, given| {
+            "N",
+            Honoured("that many ranks; 1 by default", |request, given| {
                 request.ranks = Ranks::Total(given.count()?);
                 Ok(())
             }),
         ),
-        Flag::value(&["-H"], Honoured(hosts)),
+        Flag::value(
+            &["-H"],
+            "ip:slots:public,…",
+            Honoured(
+                "the hosts, their slots, and where they are reached from outside",
+                hosts,
+            ),
+        ),
         Flag::value(
             &["-hostfile"],
-            Honoured(|request, given| {
+            "FILE",
+            Honoured("the hosts are in a file", |request, given| {
                 request.hosts = Hosts::File(given.path());
                 Ok(())
             }),
         ),
         Flag::value(
             &["-P"],
+            "PEERS",
             Refused {
                 why: "Carole gives out ports itself",
                 hint: "give hosts and slots: -H 10.0.0.1:4,10.0.0.2:4",
             },
         ),
-        Flag::value(&["-self"], Accepted),
+        Flag::value(
+            &["-self"],
+            "IP",
+            Accepted("no effect: Carole finds out by itself which host it is on"),
+        ),
         Flag::value(
             &["-nic"],
-            Honoured(|request, given| {
-                let name = given.text()?.to_owned();
-                request.network.interfaces =
-                    Some(name).filter(|it| !it.is_empty()).into_iter().collect();
-                Ok(())
-            }),
+            "NAME",
+            Honoured(
+                "ranks reach one another through this interface",
+                |request, given| {
+                    let name = given.text()?.to_owned();
+                    request.network.interfaces =
+                        Some(name).filter(|it| !it.is_empty()).into_iter().collect();
+                    Ok(())
+                },
+            ),
         ),
-        Flag::value(&["-port"], AcceptedIf(|given| given.port().map(drop))),
-        Flag::value(&["-port-range"], Honoured(ports)),
+        Flag::value(
+            &["-port"],
+            "PORT",
+            AcceptedIf(
+                "no effect: Carole's processes on the hosts talk through SSH",
+                |given| given.port().map(drop),
+            ),
+        ),
+        Flag::value(
+            &["-port-range"],
+            "FIRST-LAST",
+            Honoured(
+                "ranks and their frameworks listen on these ports only, both ends included",
+                ports,
+            ),
+        ),
         Flag::value(
             &["-u"],
-            Honoured(|request, given| {
+            "USER",
+            Honoured("the user for SSH", |request, given| {
                 request.ssh.user = Some(given.text()?.to_owned()).filter(|user| !user.is_empty());
                 Ok(())
             }),
         ),
-        Flag::value(&["-strategy"], Honoured(strategy)),
-        Flag::switch(&["-allow-nvlink"], Honoured(nvlink)),
+        Flag::value(
+            &["-strategy"],
+            "NAME",
+            Honoured(
+                "the variable KUNGFU_ALLREDUCE_STRATEGY, for programs that use KungFu. For \
+                 Carole, see Choose the way",
+                strategy,
+            ),
+        ),
+        Flag::switch(
+            &["-allow-nvlink"],
+            Honoured(
+                "each rank sees all GPUs, and the variable KUNGFU_ALLOW_NVLINK is true",
+                nvlink,
+            ),
+        ),
         Flag::value(
             &["-timeout"],
-            Honoured(|request, given| {
+            "TIME",
+            Honoured("the job is stopped after that long", |request, given| {
                 request.deadline = Some(duration(given)?).filter(|time| !time.is_zero());
                 Ok(())
             }),
         ),
         Flag::value(
             &["-logdir"],
-            Honoured(|request, given| {
-                request.output.log_folder = Some(given.path());
-                request.output.tee = all_streams();
+            "DIR",
+            Honoured("each rank's output goes to files too", |request, given| {
+                tee_into(request, given.path());
                 Ok(())
             }),
         ),
         Flag::value(
             &["-logfile"],
+            "FILE",
             Refused {
                 why: "Carole's own log goes to standard error",
                 hint: "send it to a file with 2> FILE",
@@ -105,49 +155,85 @@ static KUNGFU_RUN: Launcher<Request> = Launcher {
         ),
         Flag::switch(
             &["-q"],
-            Honoured(|request, given| {
-                request.output.quiet = switch(given)?;
-                Ok(())
-            }),
+            Honoured(
+                "Carole itself says nothing but how the job failed, as carole run --quiet",
+                |request, given| {
+                    request.output.talk = if switch(given)? {
+                        Talk::Quiet
+                    } else {
+                        Talk::Usual
+                    };
+                    Ok(())
+                },
+            ),
         ),
         Flag::switch(
             &["-v"],
-            Honoured(|request, given| {
-                request.output.terminal = if switch(given)? {
-                    Terminal::Current
-                } else {
-                    Terminal::Files
-                };
-                Ok(())
+            Honoured(
+                "with -v=false, what the ranks print is not shown",
+                |request, given| {
+                    request.output.terminal = if switch(given)? {
+                        Terminal::Current
+                    } else {
+                        Terminal::Files
+                    };
+                    Ok(())
+                },
+            ),
+        ),
+        Flag::switch(
+            &["-w"],
+            AcceptedIf(
+                "no effect if false; otherwise refused: a job's size does not change",
+                off,
+            ),
+        ),
+        Flag::switch(
+            &["-k"],
+            AcceptedIf(
+                "no effect if false; otherwise refused: the job ends when its ranks do",
+                off,
+            ),
+        ),
+        Flag::value(&["-config-server", "-builtin-config-port"], "URL", WATCH),
+        Flag::value(
+            &["-init-version", "-elastic-mode", "-auto-recover"],
+            "N",
+            WATCH,
+        ),
+        Flag::value(
+            &["-t0"],
+            "TIME",
+            AcceptedIf("no effect: nobody reads it", |given| {
+                given.whole::<i64>().map(drop)
             }),
         ),
-        Flag::switch(&["-w", "-k"], AcceptedIf(off)),
-        Flag::value(&["-config-server", "-builtin-config-port"], WATCH),
-        Flag::value(&["-init-version", "-elastic-mode", "-auto-recover"], WATCH),
-        Flag::value(&["-t0"], AcceptedIf(|given| given.whole::<i64>().map(drop))),
-        Flag::value(&["-debug-port"], AcceptedIf(no_port)),
-        Flag::value(&["-delay"], AcceptedIf(no_delay)),
-        Flag::switch(
-            &["-h", "-help"],
-            Refused {
-                why: "carole kungfu-run has no help of its own",
-                hint: "docs/how-to/coming-from-kungfu-run.md lists the flags",
-            },
+        Flag::value(
+            &["-debug-port"],
+            "PORT",
+            AcceptedIf("no effect if 0; otherwise refused", no_port),
         ),
+        Flag::value(
+            &["-delay"],
+            "TIME",
+            AcceptedIf("no effect if 0; otherwise refused", no_delay),
+        ),
+        Flag::switch(&["-h", "-help"], Help),
     ],
 };
 
 /// Reads the words after `kungfu-run`.
-pub(crate) fn parse(words: &[OsString]) -> Result<Request, Failure> {
+pub(crate) fn parse(words: &[OsString]) -> Result<Asked, Failure> {
     let mut request = Request {
         ranks: Ranks::Total(1),
         // kungfu-run sets CUDA_VISIBLE_DEVICES unless it is told to allow NVLink.
         isolate_gpus: true,
         ..Request::default()
     };
-    set_variable(&mut request, "PYTHONUNBUFFERED", Some("1".to_owned()));
-    request.command = KUNGFU_RUN.scan(words, &mut request)?;
-    Ok(request)
+    unbuffer_python(&mut request);
+    KUNGFU_RUN.read(words, request, |request, command| {
+        Ok(Request { command, ..request })
+    })
 }
 
 /// A host file wins, wherever it stands.
@@ -161,15 +247,8 @@ fn hosts(request: &mut Request, given: &Given) -> Result<(), Failure> {
 
 /// Reads `10000-11000`, both ends included.
 fn ports(request: &mut Request, given: &Given) -> Result<(), Failure> {
-    let ends = given.text()?.split_once('-');
-    let ends = ends.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
-    match ends {
-        Some((first, last)) if 0 < first && first <= last => {
-            request.network.ports = Some((first, last));
-            Ok(())
-        }
-        _ => Err(given.wrong("two ports, the lower first", "10000-11000")),
-    }
+    request.network.ports = Some(given.number("two ports, the lower first", "10000-11000")?);
+    Ok(())
 }
 
 /// The variable is what kungfu-run tells KungFu in.
@@ -260,11 +339,12 @@ fn duration(given: &Given) -> Result<Duration, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{compare, message, words};
+    use super::super::all_streams;
+    use super::super::testing::{answer, compare, message, request, words};
     use super::*;
 
     fn read(line: &str) -> Request {
-        parse(&words(line)).unwrap()
+        request(parse(&words(line)))
     }
 
     fn error(line: &str) -> String {
@@ -343,12 +423,13 @@ mod tests {
             "-q -np 4 -H 10.0.0.1:2:a.example,10.0.0.2:2:b.example -self 10.0.0.1 -port 38080 \
              -port-range 10000-11000 -u me -strategy RING -timeout 1h10m -logdir logs -t0 12 a",
         );
-        assert_eq!(request.network.ports, Some((10000, 11000)));
+        assert_eq!(request.network.ports, "10000-11000".parse().ok());
         assert_eq!(request.ssh.user.as_deref(), Some("me"));
         assert_eq!(request.deadline, Some(Duration::from_secs(4200)));
         assert_eq!(request.output.log_folder, Some("logs".into()));
         assert_eq!(request.output.tee, all_streams());
-        assert!(request.output.quiet);
+        assert_eq!(request.output.talk, Talk::Quiet);
+        assert_eq!(read("-q=false a").output.talk, Talk::Usual);
         assert_eq!(read("-v=false a").output.terminal, Terminal::Files);
         assert_eq!(read("-v a").output.terminal, Terminal::Current);
     }
@@ -426,6 +507,18 @@ mod tests {
     }
 
     #[test]
+    fn help_has_every_flag_and_wins_over_what_follows() {
+        for line in ["-h", "--help", "-np 2 -help -np x"] {
+            let help = answer(parse(&words(line)));
+            assert!(help.contains("\n  -port-range FIRST-LAST\n"), "{help}");
+            assert!(
+                help.contains("\n          refused: Carole gives out"),
+                "{help}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_wrong_or_not_there_is_named() {
         for (line, expected) in [
             ("-np 0 a", "-np is \"0\", expected a whole number from 1"),
@@ -436,7 +529,6 @@ mod tests {
             ("-logfile f a", "-logfile: Carole's own log"),
             ("-debug-port 9 a", "-debug-port 9: Carole has no server"),
             ("-delay 5s a", "-delay 5s: Carole starts at once"),
-            ("-help", "-help: carole kungfu-run has no help"),
         ] {
             assert!(error(line).contains(expected), "{line}: {}", error(line));
         }

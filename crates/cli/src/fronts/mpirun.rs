@@ -13,13 +13,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use carole_launch::request::{Binding, DefaultSlots, Hosts, OutputRequest, Request};
+use carole_launch::request::{Binding, DefaultSlots, Hosts, OutputRequest, Request, Talk};
 use carole_plan::HostSpec;
 
-use super::flag::Handling::{Accepted, AcceptedIf, Honoured, Refused};
+use super::flag::Handling::{Accepted, AcceptedIf, Help, Honoured, Refused, Version};
 use super::flag::{Flag, Given};
 use super::scan::{Dialect, Launcher};
-use super::{all_streams, set_variable};
+use super::{Asked, all_streams, set_variable, tee_into};
 use crate::failure::Failure;
 
 /// A command line while it is read.
@@ -34,6 +34,8 @@ struct Draft {
     hosts: Vec<HostSpec>,
     host_file: Option<PathBuf>,
     default_host_file: Option<PathBuf>,
+    /// The command line says how hosts are reached.
+    says_reach: bool,
 }
 
 /// What is refused because ranks fill the hosts' slots in order, and in no other way.
@@ -56,62 +58,99 @@ const SENDING: super::flag::Handling<Draft> = Refused {
 
 static MPIRUN: Launcher<Draft> = Launcher {
     name: "mpirun",
+    about: "Runs a command line of Open MPI's mpirun, under the MPI that is installed.",
     dialect: Dialect::OpenMpi,
     flags: &[
         Flag::value(
             &["-np", "-n", "-c"],
-            Honoured(|draft, given| {
-                draft.total = Some(given.count()?);
-                Ok(())
-            }),
+            "N",
+            Honoured(
+                "that many ranks, filling the hosts' slots in order",
+                |draft, given| {
+                    draft.total = Some(given.count()?);
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["-N", "--npernode"],
-            Honoured(|draft, given| {
-                draft.per_host = Some(given.count()?);
-                Ok(())
-            }),
+            "N",
+            Honoured(
+                "that many ranks on every host. Beside -np only where both say the same",
+                |draft, given| {
+                    draft.per_host = Some(given.count()?);
+                    Ok(())
+                },
+            ),
         ),
         Flag::switch(
             &["--pernode"],
-            Honoured(|draft, _| {
+            Honoured("one rank on every host", |draft, _| {
                 draft.per_host = Some(1);
                 Ok(())
             }),
         ),
-        Flag::value(&["-H", "--host"], Honoured(place::hosts)),
+        Flag::value(
+            &["-H", "--host"],
+            "a:4,b",
+            Honoured(
+                "the hosts and their slots; one slot where none are given",
+                place::hosts,
+            ),
+        ),
         Flag::value(
             &["--hostfile", "--machinefile"],
-            Honoured(|draft, given| {
+            "FILE",
+            Honoured("the hosts are in a file", |draft, given| {
                 draft.host_file = Some(given.path());
                 Ok(())
             }),
         ),
         Flag::value(
             &["--default-hostfile"],
-            Honoured(|draft, given| {
+            "FILE",
+            Honoured("the same, unless --hostfile is given", |draft, given| {
                 draft.default_host_file = Some(given.path());
                 Ok(())
             }),
         ),
         Flag::switch(
             &["--oversubscribe"],
-            Honoured(|draft, _| {
+            Honoured("more ranks than slots are allowed", |draft, _| {
                 draft.request.oversubscribe = true;
                 Ok(())
             }),
         ),
         Flag::switch(
             &["--nooversubscribe"],
-            Honoured(|draft, _| {
+            Honoured("they are not, as without it", |draft, _| {
                 draft.request.oversubscribe = false;
                 Ok(())
             }),
         ),
-        Flag::value(&["--map-by"], Honoured(place::map_by)),
-        Flag::value(&["--ppr"], Honoured(place::pattern)),
-        Flag::switch(&["--byslot"], Accepted),
-        Flag::value(&["--rank-by"], AcceptedIf(place::rank_by)),
+        Flag::value(
+            &["--map-by"],
+            "HOW",
+            Honoured(
+                "slot is what Carole does, ppr:N:node is N ranks on every host; :oversubscribe \
+                 and :nooversubscribe may follow. Others are refused",
+                place::map_by,
+            ),
+        ),
+        Flag::value(
+            &["--ppr"],
+            "N:node",
+            Honoured("that many ranks on every host", place::pattern),
+        ),
+        Flag::switch(&["--byslot"], Accepted("no effect: it is what Carole does")),
+        Flag::value(
+            &["--rank-by"],
+            "HOW",
+            AcceptedIf(
+                "no effect: it is what Carole does. Others are refused",
+                place::rank_by,
+            ),
+        ),
         Flag::switch(&["--bynode", "--bycore", "--nolocal"], PLACES),
         Flag::value(
             &[
@@ -121,21 +160,30 @@ static MPIRUN: Launcher<Draft> = Launcher {
                 "--cpu-set",
                 "--cpu-list",
             ],
+            "N",
             PLACES,
         ),
-        Flag::value(&["--cpus-per-proc", "--cpus-per-rank"], PLACES),
+        Flag::value(&["--cpus-per-proc", "--cpus-per-rank"], "N", PLACES),
         Flag::switch(&["--use-hwthread-cpus"], PLACES),
-        Flag::value(&["--bind-to"], Honoured(place::bind_to)),
+        Flag::value(
+            &["--bind-to"],
+            "WHAT",
+            Honoured(
+                "core gives each rank an equal share of the cores, numa one NUMA node, none \
+                 all. Others are refused",
+                place::bind_to,
+            ),
+        ),
         Flag::switch(
             &["--bind-to-core"],
-            Honoured(|draft, _| {
+            Honoured("as --bind-to core", |draft, _| {
                 draft.request.bind = Binding::Core;
                 Ok(())
             }),
         ),
         Flag::switch(
             &["--bind-to-none"],
-            Honoured(|draft, _| {
+            Honoured("as --bind-to none", |draft, _| {
                 draft.request.bind = Binding::None;
                 Ok(())
             }),
@@ -147,10 +195,23 @@ static MPIRUN: Launcher<Draft> = Launcher {
                 hint: "--bind-to numa binds to NUMA nodes, often the same as sockets",
             },
         ),
-        Flag::value(&["-x"], Honoured(export)),
-        Flag::value(&["--set-env"], Honoured(set)),
+        Flag::value(
+            &["-x"],
+            "VAR[=VALUE]",
+            Honoured(
+                "the ranks get the variable; without a value, the one it has here. VAR* is \
+                 refused",
+                export,
+            ),
+        ),
+        Flag::value(
+            &["--set-env"],
+            "VAR=VALUE",
+            Honoured("the ranks get the variable", set),
+        ),
         Flag::value(
             &["--unset-env", "--prepend-env", "--append-env"],
+            "VAR",
             Refused {
                 why: "Carole sets variables and passes them on, no more",
                 hint: "-x VAR=VALUE sets one; env -u VAR before the program removes one",
@@ -158,12 +219,26 @@ static MPIRUN: Launcher<Draft> = Launcher {
         ),
         Flag::pair(
             &["--mca", "--gmca", "--omca", "--gomca"],
-            Honoured(mca::open_mpi),
+            "KEY VALUE",
+            Honoured(
+                "the variable OMPI_MCA_KEY. Of plm_rsh_args, the flags -p, -i, -l and -o are \
+                 Carole's for ssh; plm_rsh_agent can be ssh only",
+                mca::open_mpi,
+            ),
         ),
-        Flag::pair(&["--prtemca"], Honoured(mca::runtime)),
-        Flag::pair(&["--pmixmca"], Honoured(mca::exchange)),
+        Flag::pair(
+            &["--prtemca"],
+            "KEY VALUE",
+            Honoured("the variable PRTE_MCA_KEY", mca::runtime),
+        ),
+        Flag::pair(
+            &["--pmixmca"],
+            "KEY VALUE",
+            Honoured("the variable PMIX_MCA_KEY", mca::exchange),
+        ),
         Flag::value(
             &["--tune", "--am", "--amca"],
+            "FILE",
             Refused {
                 why: "Carole does not read files of parameters",
                 hint: "give them one by one: --mca KEY VALUE",
@@ -171,31 +246,52 @@ static MPIRUN: Launcher<Draft> = Launcher {
         ),
         Flag::value(
             &["--wdir", "--wd"],
-            Honoured(|draft, given| {
+            "DIR",
+            Honoured("the ranks start in this folder", |draft, given| {
                 draft.request.folder = Some(given.path());
                 Ok(())
             }),
         ),
         Flag::switch(&["--set-cwd-to-session-dir"], SENDING),
         Flag::switch(&["-s", "--preload-binary"], SENDING),
-        Flag::value(&["--preload-files"], SENDING),
+        Flag::value(&["--preload-files"], "FILES", SENDING),
         Flag::value(
             &["--path", "--prefix"],
+            "DIRS",
             Refused {
                 why: "Carole looks for programs in PATH only",
                 hint: "set it for the ranks: -x PATH=… -x LD_LIBRARY_PATH=…",
             },
         ),
-        Flag::switch(&["--noprefix"], Accepted),
+        Flag::switch(&["--noprefix"], Accepted("no effect: there is no prefix")),
         Flag::switch(
             &["--tag-output"],
-            Honoured(|draft, _| {
-                draft.request.output.prefix = true;
-                Ok(())
-            }),
+            Honoured(
+                "whose line it is stands in front of it; without this, lines are shown as they \
+                 are",
+                |draft, _| {
+                    draft.request.output.prefix = true;
+                    Ok(())
+                },
+            ),
         ),
-        Flag::value(&["--output-filename"], Honoured(output_folder)),
-        Flag::value(&["--output"], Honoured(output)),
+        Flag::value(
+            &["--output-filename"],
+            "DIR",
+            Honoured(
+                "each rank's output goes to files too; with DIR:nocopy to files only",
+                output_folder,
+            ),
+        ),
+        Flag::value(
+            &["--output"],
+            "LIST",
+            Honoured(
+                "tag, rank, tag-detailed and tag-fullname are --tag-output, dir=DIR is \
+                 --output-filename DIR. Others are refused",
+                output,
+            ),
+        ),
         Flag::switch(
             &["--timestamp-output", "--merge-stderr-to-stdout", "--xml"],
             Refused {
@@ -205,6 +301,7 @@ static MPIRUN: Launcher<Draft> = Launcher {
         ),
         Flag::value(
             &["--xml-file", "--xterm", "--stream-buffering"],
+            "FILE",
             Refused {
                 why: "Carole shows lines as they come",
                 hint: "--tag-output says whose line it is",
@@ -212,44 +309,66 @@ static MPIRUN: Launcher<Draft> = Launcher {
         ),
         Flag::value(
             &["--stdin"],
-            AcceptedIf(|given| match given.text()? {
-                "none" => Ok(()),
-                _ => Err(given.refused(
-                    "Carole's ranks do not read its standard input",
-                    "let the program read a file",
-                )),
-            }),
+            "WHERE",
+            AcceptedIf(
+                "no effect: ranks do not read Carole's standard input. Others are refused",
+                |given| match given.text()? {
+                    "none" => Ok(()),
+                    _ => Err(given.refused(
+                        "Carole's ranks do not read its standard input",
+                        "let the program read a file",
+                    )),
+                },
+            ),
         ),
         Flag::switch(
             &["-q", "--quiet"],
-            Honoured(|draft, _| {
-                draft.request.output.quiet = true;
+            Honoured(
+                "Carole itself says nothing but how the job failed, as carole run --quiet",
+                |draft, _| {
+                    draft.request.output.talk = Talk::Quiet;
+                    Ok(())
+                },
+            ),
+        ),
+        Flag::switch(
+            &["-v", "--verbose"],
+            Honoured("Carole says every step it takes", |draft, _| {
+                draft.request.output.talk = Talk::Verbose;
                 Ok(())
             }),
         ),
-        Flag::switch(&["-v", "--verbose"], Accepted),
         Flag::value(
             &["--timeout"],
-            Honoured(|draft, given| {
+            "SECONDS",
+            Honoured("the job is stopped after that long", |draft, given| {
                 draft.request.deadline = Some(given.seconds()?);
                 Ok(())
             }),
         ),
         Flag::value(
             &["--spawn-timeout"],
-            Honoured(|draft, given| {
+            "SECONDS",
+            Honoured("how long the start may take", |draft, given| {
                 draft.request.start_timeout = given.seconds()?;
                 Ok(())
             }),
         ),
         Flag::switch(
             &["--get-stack-traces", "--report-state-on-timeout"],
-            Accepted,
+            Accepted("no effect: at a timeout Carole says who was waited for"),
         ),
-        Flag::switch(&["--allow-run-as-root"], Accepted),
         Flag::switch(
-            &["--report-child-jobs-separately", "--show-progress"],
-            Accepted,
+            &["--allow-run-as-root"],
+            Accepted("no effect: Carole does not mind"),
+        ),
+        Flag::switch(
+            &["--report-child-jobs-separately"],
+            Accepted("no effect: it is what Carole does"),
+        ),
+        Flag::switch(
+            &["--show-progress"],
+            Accepted("no effect: Carole says what it waits for anyway"),
         ),
         Flag::switch(
             &[
@@ -257,19 +376,41 @@ static MPIRUN: Launcher<Draft> = Launcher {
                 "--display-allocation",
                 "--display-devel-map",
             ],
-            Accepted,
+            Accepted("no effect: nothing is displayed"),
         ),
-        Flag::switch(&["--report-bindings", "--display-comm"], Accepted),
-        Flag::value(&["--display"], Accepted),
-        Flag::switch(&["--debug-daemons", "--leave-session-attached"], Accepted),
-        Flag::switch(&["--disable-recovery", "--novm", "--soft"], Accepted),
-        Flag::value(&["--arch", "--tmpdir"], Accepted),
+        Flag::switch(
+            &["--report-bindings", "--display-comm"],
+            Accepted("no effect: nothing is displayed"),
+        ),
+        Flag::value(
+            &["--display"],
+            "LIST",
+            Accepted("no effect: nothing is displayed"),
+        ),
+        Flag::switch(
+            &["--debug-daemons", "--leave-session-attached"],
+            Accepted("no effect: they are about Open MPI's own processes"),
+        ),
+        Flag::switch(
+            &["--disable-recovery", "--novm", "--soft"],
+            Accepted("no effect: it is what Carole does"),
+        ),
+        Flag::value(&["--arch"], "NAME", Accepted("no effect, as in Open MPI")),
+        Flag::value(
+            &["--tmpdir"],
+            "DIR",
+            Accepted("no effect: they are about Open MPI's own processes"),
+        ),
         Flag::value(
             &["--personality"],
-            AcceptedIf(|given| match given.text()? {
-                "ompi" | "ompi4" | "ompi5" => Ok(()),
-                _ => Err(given.wrong("ompi", "ompi")),
-            }),
+            "NAME",
+            AcceptedIf(
+                "no effect: it is the only one. Others are refused",
+                |given| match given.text()? {
+                    "ompi" | "ompi4" | "ompi5" => Ok(()),
+                    _ => Err(given.wrong("ompi", "ompi")),
+                },
+            ),
         ),
         Flag::switch(
             &["--enable-recovery", "--continuous"],
@@ -280,35 +421,44 @@ static MPIRUN: Launcher<Draft> = Launcher {
         ),
         Flag::value(
             &["--max-restarts", "--with-ft"],
+            "N",
             Refused {
                 why: "Carole does not start single ranks again",
                 hint: "carole run --max-restarts N starts all of them again",
             },
         ),
-        Flag::value(&["--launch-agent", "--max-vm-size", "--dvm"], RUNTIME),
-        Flag::value(&["--report-pid", "--report-uri", "--pset"], RUNTIME),
-        Flag::value(&["--runtime-options", "--forward-signals"], RUNTIME),
+        Flag::value(
+            &["--launch-agent", "--max-vm-size", "--dvm"],
+            "NAME",
+            RUNTIME,
+        ),
+        Flag::value(
+            &["--report-pid", "--report-uri", "--pset"],
+            "WHERE",
+            RUNTIME,
+        ),
+        Flag::value(&["--runtime-options", "--forward-signals"], "LIST", RUNTIME),
         Flag::switch(&["--do-not-launch", "--output-proctable"], RUNTIME),
         Flag::value(
             &["--app"],
+            "FILE",
             Refused {
                 why: "several programs in one job are not available yet",
                 hint: "give one program and its flags",
             },
         ),
-        Flag::switch(
-            &["-h", "--help", "-V", "--version"],
-            Refused {
-                why: "carole mpirun has no help of its own",
-                hint: "docs/how-to/coming-from-mpirun.md lists the flags",
-            },
-        ),
+        Flag::switch(&["-h", "--help"], Help),
+        Flag::switch(&["-V", "--version"], Version),
     ],
 };
 
-/// Reads the words after `mpirun`.
-pub(crate) fn parse(words: &[OsString]) -> Result<Request, Failure> {
-    let mut draft = Draft {
+/// Reads the words after `mpirun`. `variable` is the environment, in which Open MPI looks for
+/// parameters that the command line does not have.
+pub(crate) fn parse(
+    words: &[OsString],
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Asked, Failure> {
+    let draft = Draft {
         request: Request {
             mpi: true,
             // mpirun shows lines as they are unless it is asked to tag them.
@@ -321,16 +471,26 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Request, Failure> {
         },
         ..Draft::default()
     };
-    let command = MPIRUN.scan(words, &mut draft)?;
+    MPIRUN.read(words, draft, |mut draft, command| {
+        draft.request.command = command;
+        finish(&mut draft)?;
+        if draft.request.hosts != Hosts::Here && !draft.says_reach {
+            mca::reach(&mut draft, variable)?;
+        }
+        Ok(draft.request)
+    })
+}
+
+fn finish(draft: &mut Draft) -> Result<(), Failure> {
+    let command = &draft.request.command;
     if command.iter().any(|word| word == ":") {
         return Err(
             Failure::usage(anyhow!("several programs in one job are not available yet"))
                 .with_hint("give one program, and no word that is a colon alone"),
         );
     }
-    draft.request.command = command;
     let host_file = draft.host_file.take().or(draft.default_host_file.take());
-    draft.request.ranks = place::ranks(&draft, host_file.is_some())?;
+    draft.request.ranks = place::ranks(draft, host_file.is_some())?;
     draft.request.hosts = match (host_file, &draft.hosts[..]) {
         (None, []) => Hosts::Here,
         (None, hosts) => {
@@ -348,7 +508,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Request, Failure> {
             );
         }
     };
-    Ok(draft.request)
+    Ok(())
 }
 
 /// Reads `VAR`, whose value is passed on, or `VAR=value`.
@@ -386,9 +546,8 @@ fn output_folder(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
         Some((folder, directives)) => (folder.into(), directives.to_ascii_lowercase()),
         None => (value, String::new()),
     };
+    tee_into(&mut draft.request, folder.into());
     let output = &mut draft.request.output;
-    output.log_folder = Some(folder.into());
-    output.tee = all_streams();
     for directive in directives.split(',').filter(|it| !it.is_empty()) {
         match directive {
             "copy" | "nojobid" | "jobid" => {}
@@ -433,23 +592,19 @@ mod tests {
 
     use carole_launch::request::{Ranks, Ssh, Streams};
 
-    use super::super::testing::{compare, message, words};
+    use super::super::testing::{self, answer, compare, message, request, words};
     use super::*;
 
     fn read(line: &str) -> Request {
-        parse(&words(line)).unwrap()
+        request(parse(&words(line), |_| None))
     }
 
     fn error(line: &str) -> String {
-        message(parse(&words(line)))
+        message(parse(&words(line), |_| None))
     }
 
     fn variables(line: &str) -> Vec<String> {
-        let shown = |(name, value): (String, Option<String>)| match value {
-            Some(value) => format!("{name}={value}"),
-            None => name,
-        };
-        read(line).variables.into_iter().map(shown).collect()
+        testing::variables(read(line))
     }
 
     #[test]
@@ -531,6 +686,19 @@ mod tests {
     }
 
     #[test]
+    fn help_and_version_are_told() {
+        for line in ["-h", "--help", "-np 2 -help"] {
+            let help = answer(parse(&words(line), |_| None));
+            assert!(help.contains("\n  -np, -n, -c N\n"), "{help}");
+            assert!(
+                help.contains("\n  --mca, --gmca, --omca, --gomca KEY VALUE\n"),
+                "{help}"
+            );
+        }
+        assert!(answer(parse(&words("--version"), |_| None)).starts_with("carole "));
+    }
+
+    #[test]
     fn horovods_examples_with_mpirun_run() {
         let mut line = words(
             "-np 16 -H server1:4,server2:4,server3:4,server4:4 -bind-to none -map-by slot \
@@ -539,7 +707,7 @@ mod tests {
         );
         line.push("-p 12345".into());
         line.extend(words("python train.py"));
-        let request = parse(&line).unwrap();
+        let request = request(parse(&line, |_| None));
         assert_eq!(request.ranks, Ranks::Total(16));
         assert_eq!(
             request.hosts,
@@ -594,7 +762,8 @@ mod tests {
         assert_eq!(fifth.log_folder, Some("logs".into()));
         assert!(error("--output xml a").contains("--output xml: Carole knows"));
         assert!(error("--output-filename logs:x a").contains("expected FOLDER or FOLDER:nocopy"));
-        assert!(output("-q a").quiet);
+        assert_eq!(output("-q a").talk, Talk::Quiet);
+        assert_eq!(output("-q -v a").talk, Talk::Verbose);
     }
 
     #[test]
@@ -609,7 +778,7 @@ mod tests {
     #[test]
     fn what_carole_does_anyway_is_accepted() {
         let accepted = read(
-            "--allow-run-as-root -v --nooversubscribe --rank-by slot --stdin none \
+            "--allow-run-as-root --nooversubscribe --rank-by slot --stdin none \
              --report-bindings --display map --personality ompi -n 2 a",
         );
         assert_eq!(accepted, read("-n 2 a"));

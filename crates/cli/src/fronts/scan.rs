@@ -4,17 +4,22 @@
 //! that is neither a flag nor a flag's value is the program, and all words from there on are its
 //! own.
 
-use carole_plan::nearest;
 use std::ffi::OsString;
 
 use anyhow::anyhow;
+use carole_launch::request::Request;
+use carole_plan::nearest;
 
 use super::flag::{Flag, Given, Handling, Values};
+use super::{Asked, help};
+use crate::commands::version;
 use crate::failure::Failure;
 
 /// A launcher: its name and how its command line is read.
 pub(super) struct Launcher<D: 'static> {
     pub(super) name: &'static str,
+    /// What it is, for help.
+    pub(super) about: &'static str,
     pub(super) dialect: Dialect,
     pub(super) flags: &'static [Flag<D>],
 }
@@ -35,6 +40,14 @@ pub(super) enum Dialect {
     Go,
 }
 
+/// What a command line leads to.
+enum Scanned {
+    /// The program with its arguments.
+    Program(Vec<OsString>),
+    /// What a person who asked is told.
+    Answer(String),
+}
+
 /// A flag's place in a command line.
 struct Found<'a, D: 'static> {
     flag: &'a Flag<D>,
@@ -45,9 +58,22 @@ struct Found<'a, D: 'static> {
 }
 
 impl<D> Launcher<D> {
-    /// Applies the flags among `words` to `draft` and returns the program with its arguments, of
-    /// which there is at least one word.
-    pub(super) fn scan(&self, words: &[OsString], draft: &mut D) -> Result<Vec<OsString>, Failure> {
+    /// Reads a command line: its flags change `draft`, of which `finish` makes a request together
+    /// with the program and its arguments. Of these there is at least one word.
+    pub(super) fn read(
+        &self,
+        words: &[OsString],
+        mut draft: D,
+        finish: impl FnOnce(D, Vec<OsString>) -> Result<Request, Failure>,
+    ) -> Result<Asked, Failure> {
+        match self.scan(words, &mut draft)? {
+            Scanned::Program(program) => Ok(Asked::Job(Box::new(finish(draft, program)?))),
+            Scanned::Answer(answer) => Ok(Asked::Answer(answer)),
+        }
+    }
+
+    /// Applies the flags among `words` to `draft`, up to the program or to a question.
+    fn scan(&self, words: &[OsString], draft: &mut D) -> Result<Scanned, Failure> {
         let mut rest = words;
         while let [first, after @ ..] = rest {
             let Some(word) = first.to_str().filter(|word| is_flag(word)) else {
@@ -65,17 +91,27 @@ impl<D> Launcher<D> {
             }
             let given = self.values(&found, &mut rest)?;
             match found.flag.handling {
-                Handling::Honoured(apply) => apply(draft, &given)?,
-                Handling::AcceptedIf(check) => check(&given)?,
-                Handling::Accepted | Handling::Refused { .. } => {}
+                Handling::Honoured(_, apply) => apply(draft, &given)?,
+                Handling::AcceptedIf(_, check) => check(&given)?,
+                Handling::Accepted(_) | Handling::Refused { .. } => {}
+                Handling::Help => return Ok(Scanned::Answer(help::page(self))),
+                Handling::Version => return Ok(Scanned::Answer(version::text())),
             }
         }
         if rest.is_empty() {
             let name = self.name;
-            let usage = format!("usage is carole {name} [FLAGS] PROGRAM [ARGUMENTS]");
-            return Err(Failure::usage(anyhow!("{name} was given no program")).with_hint(usage));
+            let hint = format!(
+                "usage is {}; carole {name} --help lists the flags",
+                self.usage()
+            );
+            return Err(Failure::usage(anyhow!("{name} was given no program")).with_hint(hint));
         }
-        Ok(rest.to_vec())
+        Ok(Scanned::Program(rest.to_vec()))
+    }
+
+    /// How it is called.
+    pub(super) fn usage(&self) -> String {
+        format!("carole {} [FLAGS] PROGRAM [ARGUMENTS]", self.name)
     }
 
     /// The flag that `word` names.
@@ -266,13 +302,18 @@ mod tests {
     }
 
     const FLAGS: &[Flag<Draft>] = &[
-        Flag::value(&["-n", "--num-ranks"], Handling::Honoured(note)),
-        Flag::value(&["-hostfile", "--hostfile"], Handling::Honoured(note)),
-        Flag::switch(&["--numa"], Handling::Honoured(note)),
-        Flag::pair(&["--mca"], Handling::Honoured(note)),
-        Flag::switch(&["--quiet"], Handling::Accepted),
+        Flag::value(&["-n", "--num-ranks"], "N", Handling::Honoured("", note)),
+        Flag::value(
+            &["-hostfile", "--hostfile"],
+            "FILE",
+            Handling::Honoured("", note),
+        ),
+        Flag::switch(&["--numa"], Handling::Honoured("", note)),
+        Flag::pair(&["--mca"], "KEY VALUE", Handling::Honoured("", note)),
+        Flag::switch(&["--quiet"], Handling::Accepted("no effect")),
         Flag::value(
             &["--shape"],
+            "NAME",
             Handling::Refused {
                 why: "there is one shape",
                 hint: "leave it out",
@@ -283,6 +324,7 @@ mod tests {
     fn launcher(dialect: Dialect) -> Launcher<Draft> {
         Launcher {
             name: "someone-run",
+            about: "Runs what someone runs.",
             dialect,
             flags: FLAGS,
         }
@@ -292,13 +334,22 @@ mod tests {
 
     fn read(dialect: Dialect, line: &str) -> String {
         let mut draft = Draft::new();
-        let program = launcher(dialect).scan(&words(line), &mut draft).unwrap();
+        let program = program(launcher(dialect).scan(&words(line), &mut draft));
         let program: Vec<_> = program.iter().map(|word| word.to_string_lossy()).collect();
         format!("{} : {}", draft.join(" "), program.join(" "))
     }
 
+    fn program(scanned: Result<Scanned, Failure>) -> Vec<OsString> {
+        match scanned {
+            Ok(Scanned::Program(program)) => program,
+            Ok(Scanned::Answer(answer)) => panic!("an answer: {answer}"),
+            Err(failure) => panic!("{}", failure.render(false)),
+        }
+    }
+
     fn error(dialect: Dialect, line: &str) -> String {
-        message(launcher(dialect).scan(&words(line), &mut Draft::new()))
+        let mut draft = Draft::new();
+        message(launcher(dialect).scan(&words(line), &mut draft).map(drop))
     }
 
     #[test]
@@ -401,7 +452,8 @@ mod tests {
             assert_eq!(
                 error(PYTHON, line),
                 "error: someone-run was given no program\n\
-                 hint: usage is carole someone-run [FLAGS] PROGRAM [ARGUMENTS]\n"
+                 hint: usage is carole someone-run [FLAGS] PROGRAM [ARGUMENTS]; \
+                 carole someone-run --help lists the flags\n"
             );
         }
     }
@@ -410,8 +462,8 @@ mod tests {
     #[test]
     fn a_program_need_not_be_utf8() {
         use std::os::unix::ffi::OsStringExt;
-        let program = vec![OsString::from_vec(vec![b'-', 0xff])];
-        let scanned = launcher(PYTHON).scan(&program, &mut Draft::new());
-        assert_eq!(scanned.unwrap(), program);
+        let words = vec![OsString::from_vec(vec![b'-', 0xff])];
+        let scanned = launcher(PYTHON).scan(&words, &mut Draft::new());
+        assert_eq!(program(scanned), words);
     }
 }

@@ -13,10 +13,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 use carole_launch::request::{Binding, Ranks, Request, StreamSet, Streams};
 
-use super::flag::Handling::{Accepted, AcceptedIf, Honoured, Refused};
+use super::flag::Handling::{Accepted, AcceptedIf, Help, Honoured, Refused};
 use super::flag::{Flag, Given};
 use super::scan::{Dialect, Launcher};
-use super::{ELASTIC, set_variable};
+use super::{Asked, ELASTIC, set_variable};
 use crate::args::job_name;
 use crate::failure::Failure;
 
@@ -45,62 +45,124 @@ struct Draft {
 
 static TORCHRUN: Launcher<Draft> = Launcher {
     name: "torchrun",
+    about: "Runs a torchrun command line, on this machine.",
     dialect: Dialect::Argparse { underscores: true },
     flags: &[
-        Flag::value(&["--nnodes"], Honoured(nodes)),
-        Flag::value(&["--nproc-per-node"], Honoured(ranks)),
+        Flag::value(
+            &["--nnodes"],
+            "N",
+            Honoured(
+                "1, or 1:1, is this machine. Others are refused: carole run -H a:4,b:4 starts several",
+                nodes,
+            ),
+        ),
+        Flag::value(
+            &["--nproc-per-node"],
+            "N",
+            Honoured(
+                "that many ranks; auto, gpu and cpu count devices and cores. xpu is refused",
+                ranks,
+            ),
+        ),
         Flag::value(
             &["--node-rank"],
-            Honoured(|draft, given| {
+            "N",
+            Honoured("0 is this machine; there is no other", |draft, given| {
                 draft.node_rank = given.whole()?;
                 Ok(())
             }),
         ),
-        Flag::value(&["--rdzv-backend"], Honoured(backend)),
+        Flag::value(
+            &["--rdzv-backend"],
+            "NAME",
+            Honoured(
+                "static, c10d, etcd and etcd-v2 are understood; whichever it is, ranks meet at \
+                 Carole's coordinator. Others are refused",
+                backend,
+            ),
+        ),
         Flag::value(
             &["--rdzv-endpoint"],
-            Honoured(|draft, given| {
-                draft.endpoint = Some(given.text()?.to_owned());
-                Ok(())
-            }),
+            "HOST:PORT",
+            Honoured(
+                "becomes MASTER_ADDR and MASTER_PORT if the backend is static, as without \
+                 --rdzv-backend; otherwise nothing has to be there",
+                |draft, given| {
+                    draft.endpoint = Some(given.text()?.to_owned());
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--rdzv-id"],
-            Honoured(|draft, given| {
-                draft.id = Some(given.text()?.to_owned());
-                Ok(())
-            }),
+            "ID",
+            Honoured(
+                "the job's name, and so TORCHELASTIC_RUN_ID. An id that cannot be a name (1 to \
+                 63 lower-case letters, digits and dashes) is TORCHELASTIC_RUN_ID only",
+                |draft, given| {
+                    draft.id = Some(given.text()?.to_owned());
+                    Ok(())
+                },
+            ),
         ),
-        Flag::value(&["--rdzv-conf"], Honoured(rendezvous_settings)),
+        Flag::value(
+            &["--rdzv-conf"],
+            "KEY=VALUE,…",
+            Honoured(
+                "timeout and join_timeout say how long the start may take, in seconds. Others \
+                 say nothing to Carole",
+                rendezvous_settings,
+            ),
+        ),
         Flag::switch(
             &["--standalone"],
-            Honoured(|draft, _| {
-                draft.standalone = true;
-                Ok(())
-            }),
+            Honoured(
+                "what Carole does anyway; as in torchrun, --rdzv-… and --master-… do not count \
+                 then",
+                |draft, _| {
+                    draft.standalone = true;
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--max-restarts"],
-            Honoured(|draft, given| {
-                draft.request.max_restarts = given.whole()?;
-                Ok(())
-            }),
+            "N",
+            Honoured(
+                "all ranks are started again after a failure, N times at most",
+                |draft, given| {
+                    draft.request.max_restarts = given.whole()?;
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--monitor-interval"],
-            AcceptedIf(|given| given.number::<f64>("a number of seconds", "0.1").map(drop)),
+            "SECONDS",
+            AcceptedIf("no effect: Carole learns of an exit at once", |given| {
+                given.number::<f64>("a number of seconds", "0.1").map(drop)
+            }),
         ),
         Flag::value(
             &["--start-method"],
-            AcceptedIf(|given| match given.text()? {
-                "spawn" | "fork" | "forkserver" => Ok(()),
-                _ => Err(given.wrong("spawn, fork or forkserver", "spawn")),
-            }),
+            "NAME",
+            AcceptedIf(
+                "no effect: it is about functions, and ranks are programs",
+                |given| match given.text()? {
+                    "spawn" | "fork" | "forkserver" => Ok(()),
+                    _ => Err(given.wrong("spawn, fork or forkserver", "spawn")),
+                },
+            ),
         ),
-        Flag::value(&["--event-log-handler"], Accepted),
+        Flag::value(
+            &["--event-log-handler"],
+            "NAME",
+            Accepted("no effect: Carole logs its own events"),
+        ),
         Flag::value(
             &["--role"],
-            Honoured(|draft, given| {
+            "NAME",
+            Honoured("becomes ROLE_NAME", |draft, given| {
                 let role = given.text()?.to_owned();
                 set_variable(&mut draft.request, "ROLE_NAME", Some(role));
                 Ok(())
@@ -108,80 +170,130 @@ static TORCHRUN: Launcher<Draft> = Launcher {
         ),
         Flag::switch(
             &["-m", "--module"],
-            Honoured(|draft, _| {
+            Honoured("python -u -m MODULE", |draft, _| {
                 draft.module = true;
                 Ok(())
             }),
         ),
         Flag::switch(
             &["--no-python"],
-            Honoured(|draft, _| {
+            Honoured("the program itself, without Python", |draft, _| {
                 draft.no_python = true;
                 Ok(())
             }),
         ),
         Flag::switch(
             &["--run-path"],
-            Honoured(|draft, _| {
-                draft.run_path = true;
-                Ok(())
-            }),
+            Honoured(
+                "python -u SCRIPT: a rank is a process of its own either way",
+                |draft, _| {
+                    draft.run_path = true;
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--log-dir"],
-            Honoured(|draft, given| {
-                draft.request.output.log_folder = Some(given.path());
-                Ok(())
-            }),
+            "DIR",
+            Honoured(
+                "each rank's standard output and standard error in files of their own",
+                |draft, given| {
+                    draft.request.output.log_folder = Some(given.path());
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["-r", "--redirects"],
-            Honoured(|draft, given| {
-                draft.request.output.redirect = streams(given)?;
-                Ok(())
-            }),
+            "SPEC",
+            Honoured(
+                "these streams go to files only: 3, or 0:1,1:2",
+                |draft, given| {
+                    draft.request.output.redirect = streams(given)?;
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["-t", "--tee"],
-            Honoured(|draft, given| {
-                draft.request.output.tee = streams(given)?;
-                Ok(())
-            }),
+            "SPEC",
+            Honoured(
+                "these streams go to files and to the terminal",
+                |draft, given| {
+                    draft.request.output.tee = streams(given)?;
+                    Ok(())
+                },
+            ),
         ),
-        Flag::value(&["--local-ranks-filter"], Honoured(local_ranks)),
+        Flag::value(
+            &["--local-ranks-filter"],
+            "RANKS",
+            Honoured("the terminal shows these local ranks only", local_ranks),
+        ),
         Flag::value(
             &["--master-addr"],
-            Honoured(|draft, given| {
-                draft.master_address = Some(given.text()?.to_owned());
-                Ok(())
-            }),
+            "ADDRESS",
+            Honoured(
+                "becomes MASTER_ADDR if the backend is static",
+                |draft, given| {
+                    draft.master_address = Some(given.text()?.to_owned());
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--master-port"],
-            Honoured(|draft, given| {
-                // 0 is torchrun's way to ask for a free one, which Carole takes anyway.
-                draft.master_port = Some(given.whole()?).filter(|port| *port != 0);
-                Ok(())
-            }),
+            "PORT",
+            Honoured(
+                "becomes MASTER_PORT if the backend is static; 0 is any free one",
+                |draft, given| {
+                    // 0 is torchrun's way to ask for a free one, which Carole takes anyway.
+                    draft.master_port = Some(given.whole()?).filter(|port| *port != 0);
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--local-addr"],
-            Honoured(|draft, given| {
-                draft.local_address = Some(given.text()?.to_owned());
-                Ok(())
-            }),
+            "ADDRESS",
+            Honoured(
+                "becomes MASTER_ADDR if the backend is not static",
+                |draft, given| {
+                    draft.local_address = Some(given.text()?.to_owned());
+                    Ok(())
+                },
+            ),
         ),
-        Flag::value(&["--numa-binding"], Honoured(numa)),
-        Flag::value(&["--signals-to-handle"], AcceptedIf(signals)),
+        Flag::value(
+            &["--numa-binding"],
+            "HOW",
+            Honoured(
+                "each rank is bound to one NUMA node. Other values are refused",
+                numa,
+            ),
+        ),
+        Flag::value(
+            &["--signals-to-handle"],
+            "SIGNALS",
+            AcceptedIf(
+                "no effect: SIGTERM, SIGINT, SIGHUP and SIGQUIT end a job. Others are refused",
+                signals,
+            ),
+        ),
         Flag::value(
             &["--shutdown-timeout"],
-            Honoured(|draft, given| {
-                draft.request.grace = given.seconds()?;
-                Ok(())
-            }),
+            "SECONDS",
+            Honoured(
+                "how long ranks that were asked to end may take",
+                |draft, given| {
+                    draft.request.grace = given.seconds()?;
+                    Ok(())
+                },
+            ),
         ),
         Flag::value(
             &["--duplicate-stdout-filters", "--duplicate-stderr-filters"],
+            "TEXTS",
             Refused {
                 why: "Carole does not pick lines",
                 hint: "--log-dir keeps all of them",
@@ -189,6 +301,7 @@ static TORCHRUN: Launcher<Draft> = Launcher {
         ),
         Flag::value(
             &["--logs-specs"],
+            "NAME",
             Refused {
                 why: "Carole has one way to write logs",
                 hint: "--log-dir, --redirects and --tee say where they go",
@@ -201,19 +314,13 @@ static TORCHRUN: Launcher<Draft> = Launcher {
                 hint: "carole run --isolate-gpus shows each rank its own GPU only",
             },
         ),
-        Flag::switch(
-            &["-h", "--help"],
-            Refused {
-                why: "carole torchrun has no help of its own",
-                hint: "docs/how-to/coming-from-torchrun.md lists the flags",
-            },
-        ),
+        Flag::switch(&["-h", "--help"], Help),
     ],
 };
 
 /// Reads the words after `torchrun`. `exists` says whether a program is found in `PATH`.
-pub(crate) fn parse(words: &[OsString], exists: impl Fn(&str) -> bool) -> Result<Request, Failure> {
-    let mut draft = Draft {
+pub(crate) fn parse(words: &[OsString], exists: impl Fn(&str) -> bool) -> Result<Asked, Failure> {
+    let draft = Draft {
         request: Request {
             ranks: Ranks::PerHost(1),
             ..Request::default()
@@ -231,14 +338,15 @@ pub(crate) fn parse(words: &[OsString], exists: impl Fn(&str) -> bool) -> Result
         no_python: false,
         run_path: false,
     };
-    let script = TORCHRUN.scan(words, &mut draft)?;
-    one_node(&draft)?;
-    meeting_point(&mut draft)?;
-    identity(&mut draft);
-    let before = interpreter(&draft, exists)?;
-    let before = before.into_iter().map(OsString::from);
-    draft.request.command = before.chain(script).collect();
-    Ok(draft.request)
+    TORCHRUN.read(words, draft, |mut draft, script| {
+        one_node(&draft)?;
+        meeting_point(&mut draft)?;
+        identity(&mut draft);
+        let before = interpreter(&draft, exists)?;
+        let before = before.into_iter().map(OsString::from);
+        draft.request.command = before.chain(script).collect();
+        Ok(draft.request)
+    })
 }
 
 /// torchrun's own node is the only one that Carole could take the place of.
@@ -462,11 +570,11 @@ mod tests {
 
     use carole_launch::request::{Hosts, OutputRequest};
 
-    use super::super::testing::{compare, message, words};
+    use super::super::testing::{answer, compare, message, request, words};
     use super::*;
 
     fn read(line: &str) -> Request {
-        parse(&words(line), |program| program == "python").unwrap()
+        request(parse(&words(line), |program| program == "python"))
     }
 
     fn error(line: &str) -> String {
@@ -485,6 +593,12 @@ mod tests {
             &TORCHRUN,
             include_str!("../../../../docs/how-to/coming-from-torchrun.md"),
         );
+    }
+
+    #[test]
+    fn help_has_every_flag() {
+        let help = answer(parse(&words("--nproc-per-node 2 -h"), |_| true));
+        assert!(help.contains("\n  -t, --tee SPEC\n"), "{help}");
     }
 
     #[test]
@@ -592,7 +706,7 @@ mod tests {
         ] {
             assert_eq!(command(line), expected, "{line}");
         }
-        let none = parse(&words("a.py"), |_| false).unwrap();
+        let none = request(parse(&words("a.py"), |_| false));
         assert_eq!(none.command, words("python3 -u a.py"));
         assert!(error("-m --no-python a").contains("cannot be used together"));
         assert!(error("--standalone").contains("torchrun was given no program"));

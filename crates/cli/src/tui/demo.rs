@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Sender};
 
 use anyhow::{Context, anyhow};
-use carole_launch::Exit;
 use carole_launch::render::Stream;
+use carole_launch::{Event, Exit, Progress, Traffic, Usage};
 use tracing::info;
 
 use super::{Command, Happening, redirect, run};
@@ -51,62 +51,61 @@ pub(crate) fn demo(ranks: usize, panics: bool) -> Result<ExitCode, Failure> {
 
 /// Tells of a job in the middle of its work.
 fn play(page: &Sender<Happening>, ranks: usize) {
-    let job = "demonstration".to_owned();
-    let mut happenings = vec![Happening::Named { job, size: ranks }];
+    let named = Happening::Named {
+        job: "demonstration".to_owned(),
+        ranks: (0..ranks).map(|rank| format!("rank {rank}")).collect(),
+    };
+    tell(page, [named]);
     for rank in 0..ranks {
         let host = format!("host-{}", rank / 4);
-        happenings.push(Happening::Started {
+        let started = Event::Started {
             rank,
-            name: format!("rank {rank}"),
             host: host.clone(),
             pid: 1000 + rank as i32,
-        });
-        for line in 0..50 {
-            let text = format!("\x1b[32mstep {line}\x1b[0m of rank {rank}: 損失 {line}\n");
-            happenings.push(Happening::Printed {
-                rank,
-                stream: Stream::Stdout,
-                bytes: text.into(),
-            });
-        }
-        happenings.push(Happening::Progress {
+        };
+        tell(page, [started]);
+        let lines = (0..50).map(|line| Event::Printed {
             rank,
-            step: 50,
-            total: Some(200),
-            rate: Some(12.5),
-            text: String::new(),
+            stream: Stream::Stdout,
+            bytes: format!("\x1b[32mstep {line}\x1b[0m of rank {rank}: 損失 {line}\n").into(),
         });
-        happenings.push(Happening::Usage {
-            rank,
-            cpu_percent: 99.0,
+        tell(page, lines);
+        let progress = Progress {
+            step: Some(50.0),
+            total: Some(200.0),
+            ..Progress::default()
+        };
+        let usage = Usage {
+            cpu_percent: 99,
             memory: 1 << 30,
-        });
-        happenings.push(Happening::Network {
-            host,
+        };
+        let traffic = Traffic {
             received: 12_000_000,
             sent: 11_000_000,
-        });
+        };
+        let used = Event::Usage {
+            host,
+            ranks: vec![(rank, usage)],
+            traffic,
+        };
+        tell(page, [Event::Progress { rank, progress }, used]);
     }
-    tell(page, happenings);
 }
 
 /// The first time some ranks end, then all.
 fn stop(page: &Sender<Happening>, ranks: usize, interrupts: u32) {
     let signal = if interrupts == 1 { 15 } else { 9 };
     let ending = if interrupts == 1 { ranks / 2 } else { ranks };
-    let exits = (0..ending).map(|rank| Happening::Exited {
-        rank,
-        exit: Exit::Signal(signal),
-    });
-    tell(page, exits.collect());
+    let exit = Exit::Signal(signal);
+    tell(page, (0..ending).map(|rank| Event::Exited { rank, exit }));
     if ending == ranks {
-        tell(page, vec![Happening::Ended("interrupted".into())]);
+        tell(page, [Happening::Ended("interrupted".into())]);
     }
 }
 
-fn tell(page: &Sender<Happening>, happenings: Vec<Happening>) {
+fn tell<H: Into<Happening>>(page: &Sender<Happening>, happenings: impl IntoIterator<Item = H>) {
     for happening in happenings {
         // Nobody listens once a person has left.
-        let _ = page.send(happening);
+        let _ = page.send(happening.into());
     }
 }

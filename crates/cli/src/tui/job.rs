@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use carole_launch::{Event, Traffic, Usage};
+
 use super::happening::Happening;
 use super::line::{Line, Lines};
-use super::rank::{Progress, Rank, State, Usage};
+use super::rank::{Rank, State};
 use super::text::clean;
 
 /// How many lines of all ranks together are kept in their order.
@@ -28,8 +30,8 @@ pub(super) struct Job {
     pub(super) end: Option<(String, Duration)>,
     /// How often it was asked to stop.
     pub(super) interrupts: u32,
-    /// What comes in and goes out at each host.
-    network: BTreeMap<String, (u64, u64)>,
+    /// What comes in and goes out at each host, once that is known.
+    network: BTreeMap<String, Option<Traffic>>,
     /// When the first process was started.
     begin: Option<Duration>,
     next_line: u64,
@@ -42,6 +44,29 @@ pub(super) struct Counts {
     pub(super) running: usize,
     pub(super) done: usize,
     pub(super) failed: usize,
+}
+
+/// A host, and its ranks together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Host<'a> {
+    pub(super) name: &'a str,
+    /// The number of its first rank.
+    pub(super) first: usize,
+    pub(super) counts: Counts,
+    /// What its ranks use, as far as that is known.
+    pub(super) usage: Option<Usage>,
+    pub(super) traffic: Option<Traffic>,
+}
+
+impl Counts {
+    fn add(&mut self, state: State) {
+        *match state {
+            State::Waiting => &mut self.waiting,
+            State::Running => &mut self.running,
+            state if state.failed() => &mut self.failed,
+            State::Ended(_) => &mut self.done,
+        } += 1;
+    }
 }
 
 impl Job {
@@ -62,29 +87,39 @@ impl Job {
     /// Notes what happened at `now`.
     pub(super) fn happen(&mut self, now: Duration, happening: Happening) {
         match happening {
-            Happening::Named { job, size } => {
+            Happening::Named { job, ranks } => {
                 self.name = clean(job.as_bytes());
-                if let Some(last) = size.checked_sub(1) {
-                    self.rank(last);
+                for (number, name) in ranks.iter().enumerate() {
+                    if let Some(rank) = self.rank(number) {
+                        rank.name = clean(name.as_bytes());
+                    }
                 }
             }
-            Happening::Started {
-                rank,
-                name,
-                host,
-                pid,
-            } => {
+            Happening::Event(event) => self.follow(now, event),
+            Happening::Notice(text) => self.notice(&text),
+            Happening::Ended(verdict) => {
+                self.notice(&verdict);
+                self.end = Some((clean(verdict.as_bytes()), now));
+            }
+        }
+    }
+
+    fn follow(&mut self, now: Duration, event: Event) {
+        match event {
+            Event::Started { rank, host, pid } => {
                 self.begin.get_or_insert(now);
+                let host = clean(host.as_bytes());
                 if let Some(rank) = self.rank(rank) {
-                    rank.start(&name, &host, pid);
+                    rank.start(&host, pid);
                 }
+                self.network.entry(host).or_default();
             }
-            Happening::Exited { rank, exit } => {
+            Event::Exited { rank, exit } => {
                 if let Some(rank) = self.rank(rank) {
                     rank.exit(exit);
                 }
             }
-            Happening::Printed {
+            Event::Printed {
                 rank: number,
                 stream,
                 bytes,
@@ -97,46 +132,26 @@ impl Job {
                     self.keep(Some(number), text);
                 }
             }
-            Happening::Progress {
-                rank,
-                step,
-                total,
-                rate,
-                text,
-            } => {
+            Event::Progress { rank, progress } => {
                 if let Some(rank) = self.rank(rank) {
-                    rank.progress(Progress {
-                        step,
-                        total,
-                        rate,
-                        text: clean(text.as_bytes()),
-                    });
+                    rank.progress(now, progress);
                 }
             }
-            Happening::Usage {
-                rank,
-                cpu_percent,
-                memory,
-            } => {
-                if let Some(rank) = self.rank(rank) {
-                    rank.usage = Some(Usage {
-                        cpu_percent,
-                        memory,
-                    });
-                }
-            }
-            Happening::Network {
+            Event::Usage {
                 host,
-                received,
-                sent,
+                ranks,
+                traffic,
             } => {
-                self.network.insert(host, (received, sent));
+                for (rank, usage) in ranks {
+                    if let Some(rank) = self.rank(rank) {
+                        rank.uses(usage);
+                    }
+                }
+                let host = clean(host.as_bytes());
+                self.network.insert(host, Some(traffic));
             }
-            Happening::Notice(text) => self.notice(&text),
-            Happening::Ended(verdict) => {
-                self.notice(&verdict);
-                self.end = Some((clean(verdict.as_bytes()), now));
-            }
+            // It has been told as ended.
+            Event::Lost { .. } => {}
         }
     }
 
@@ -160,26 +175,53 @@ impl Job {
 
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for rank in &self.ranks {
-            *match rank.state {
-                State::Waiting => &mut counts.waiting,
-                State::Running => &mut counts.running,
-                state if state.failed() => &mut counts.failed,
-                State::Ended(_) => &mut counts.done,
-            } += 1;
-        }
+        self.ranks.iter().for_each(|rank| counts.add(rank.state));
         counts
     }
 
-    /// What comes in and goes out at a host, in bytes per second; at all hosts without one.
-    pub(super) fn network(&self, host: Option<&str>) -> Option<(u64, u64)> {
-        if let Some(host) = host {
-            return self.network.get(host).copied();
+    /// The hosts of the ranks, in the ranks' order.
+    pub(super) fn hosts(&self) -> Vec<Host<'_>> {
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut hosts: Vec<Host<'_>> = Vec::new();
+        for (number, rank) in self.ranks.iter().enumerate() {
+            if rank.host.is_empty() {
+                continue;
+            }
+            let place = *places.entry(&rank.host).or_insert_with(|| {
+                hosts.push(Host {
+                    name: &rank.host,
+                    first: number,
+                    counts: Counts::default(),
+                    usage: None,
+                    traffic: self.network(Some(&rank.host)),
+                });
+                hosts.len() - 1
+            });
+            let host = &mut hosts[place];
+            host.counts.add(rank.state);
+            if let Some(usage) = rank.usage {
+                let sum = host.usage.get_or_insert_default();
+                sum.cpu_percent = sum.cpu_percent.saturating_add(usage.cpu_percent);
+                sum.memory = sum.memory.saturating_add(usage.memory);
+            }
         }
-        self.network
-            .values()
-            .copied()
-            .reduce(|sum, one| (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1)))
+        hosts
+    }
+
+    /// What comes in and goes out at a host; at all hosts without one.
+    pub(super) fn network(&self, host: Option<&str>) -> Option<Traffic> {
+        match host {
+            Some(host) => self.network.get(host).copied().flatten(),
+            None => {
+                let known = self.network.values().copied().flatten();
+                known.reduce(|sum, one| sum + one)
+            }
+        }
+    }
+
+    /// How many hosts there are.
+    pub(super) fn host_count(&self) -> usize {
+        self.network.len()
     }
 
     /// Whether it runs on more than one host.

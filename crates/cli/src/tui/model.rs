@@ -75,7 +75,12 @@ impl Model {
 
     pub(super) fn layout(&self) -> Layout {
         let (_, rows) = self.page.size;
-        Layout::new(rows, self.job.ranks.len(), self.job.notice.is_some())
+        let listed = if self.page.hosts {
+            self.job.host_count()
+        } else {
+            self.job.ranks.len()
+        };
+        Layout::new(rows, listed, self.job.notice.is_some())
     }
 
     /// The lines of the pane, all that there are.
@@ -85,8 +90,9 @@ impl Model {
 
     fn press_normal(&mut self, key: Key) -> Command {
         match key {
-            Key::Up | Key::Text('k') => self.select(self.page.selected.saturating_sub(1)),
-            Key::Down | Key::Text('j') => self.select(self.page.selected + 1),
+            Key::Up | Key::Text('k') => self.select(self.neighbour(false)),
+            Key::Down | Key::Text('j') => self.select(self.neighbour(true)),
+            Key::Text('h') => self.page.hosts = !self.page.hosts,
             Key::Enter | Key::Tab => {
                 self.page.pane = match self.page.pane {
                     Pane::Rank => Pane::All,
@@ -159,6 +165,26 @@ impl Model {
         Command::Interrupt
     }
 
+    /// The rank after the selected one, or before it; among hosts, the first of the next host.
+    fn neighbour(&self, after: bool) -> usize {
+        let selected = self.page.selected;
+        let step = |place: usize| {
+            if after {
+                place + 1
+            } else {
+                place.saturating_sub(1)
+            }
+        };
+        if !self.page.hosts {
+            return step(selected);
+        }
+        let host = self.job.ranks.get(selected).map(|rank| &*rank.host);
+        let hosts = self.job.hosts();
+        let place = hosts.iter().position(|one| Some(one.name) == host);
+        let next = place.and_then(|place| hosts.get(step(place)));
+        next.map_or(selected, |host| host.first)
+    }
+
     fn select(&mut self, rank: usize) {
         let rank = rank.min(self.job.ranks.len().saturating_sub(1));
         if rank != self.page.selected && self.page.pane == Pane::Rank {
@@ -188,8 +214,8 @@ fn lines_of(job: &Job, pane: Pane, selected: usize) -> &Lines {
 
 #[cfg(test)]
 mod tests {
-    use carole_launch::Exit;
     use carole_launch::render::Stream;
+    use carole_launch::{Event, Exit, Traffic};
 
     use super::super::job::Counts;
     use super::*;
@@ -204,28 +230,31 @@ mod tests {
         model.resize(80, 24);
         let named = Happening::Named {
             job: "train".into(),
-            size: 2,
+            ranks: vec!["rank 0".into(), "rank 1".into()],
         };
         model.happen(at(1), named);
         for rank in 0..2 {
-            let started = Happening::Started {
-                rank,
-                name: format!("rank {rank}"),
-                host: "a".into(),
-                pid: 10,
-            };
-            model.happen(at(2), started);
+            start(&mut model, 2, rank, "a");
         }
         model
     }
 
+    fn start(model: &mut Model, second: u64, rank: usize, host: &str) {
+        let (host, pid) = (host.into(), 10);
+        model.happen(at(second), Event::Started { rank, host, pid }.into());
+    }
+
+    fn end(model: &mut Model, second: u64, rank: usize, exit: Exit) {
+        model.happen(at(second), Event::Exited { rank, exit }.into());
+    }
+
     fn print(model: &mut Model, rank: usize, text: &str) {
-        let printed = Happening::Printed {
+        let printed = Event::Printed {
             rank,
             stream: Stream::Stdout,
             bytes: text.into(),
         };
-        model.happen(at(3), printed);
+        model.happen(at(3), printed.into());
     }
 
     fn texts(model: &Model) -> Vec<&str> {
@@ -242,20 +271,8 @@ mod tests {
         assert_eq!(model.job.state(), "starting");
         model = running();
         assert_eq!(model.job.state(), "running");
-        model.happen(
-            at(5),
-            Happening::Exited {
-                rank: 0,
-                exit: Exit::Code(0),
-            },
-        );
-        model.happen(
-            at(6),
-            Happening::Exited {
-                rank: 1,
-                exit: Exit::Signal(9),
-            },
-        );
+        end(&mut model, 5, 0, Exit::Code(0));
+        end(&mut model, 6, 1, Exit::Signal(9));
         let expected = Counts {
             done: 1,
             failed: 1,
@@ -271,20 +288,8 @@ mod tests {
     fn a_rank_that_starts_again_runs_again_and_keeps_its_lines() {
         let mut model = running();
         print(&mut model, 1, "before\n");
-        model.happen(
-            at(5),
-            Happening::Exited {
-                rank: 1,
-                exit: Exit::Code(1),
-            },
-        );
-        let again = Happening::Started {
-            rank: 1,
-            name: "rank 1".into(),
-            host: "b".into(),
-            pid: 11,
-        };
-        model.happen(at(6), again);
+        end(&mut model, 5, 1, Exit::Code(1));
+        start(&mut model, 6, 1, "b");
         assert_eq!(model.job.counts().running, 2);
         model.press(Key::Down);
         assert_eq!(texts(&model), ["before"]);
@@ -307,6 +312,20 @@ mod tests {
         model.press(Key::Enter);
         model.press(Key::Up);
         assert_eq!(texts(&model), ["zero"]);
+    }
+
+    #[test]
+    fn among_hosts_keys_go_from_host_to_host() {
+        let mut model = running();
+        start(&mut model, 3, 2, "b");
+        start(&mut model, 3, 3, "b");
+        let mut selected = |key| {
+            model.press(key);
+            model.page.selected
+        };
+        let keys = [Key::Text('h'), Key::Down, Key::Down, Key::Up];
+        assert_eq!(keys.map(&mut selected), [0, 2, 2, 0]);
+        assert_eq!([Key::Text('h'), Key::Down].map(selected), [0, 1]);
     }
 
     #[test]
@@ -365,15 +384,16 @@ mod tests {
     fn hosts_traffic_is_summed() {
         let mut model = running();
         assert_eq!(model.job.network(None), None);
+        let traffic = |received, sent| Traffic { received, sent };
         for (host, received) in [("a", 5), ("b", 7), ("a", 6)] {
-            let happening = Happening::Network {
+            let used = Event::Usage {
                 host: host.into(),
-                received,
-                sent: 1,
+                ranks: Vec::new(),
+                traffic: traffic(received, 1),
             };
-            model.happen(at(4), happening);
+            model.happen(at(4), used.into());
         }
-        assert_eq!(model.job.network(None), Some((13, 2)));
-        assert_eq!(model.job.network(Some("a")), Some((6, 1)));
+        assert_eq!(model.job.network(None), Some(traffic(13, 2)));
+        assert_eq!(model.job.network(Some("a")), Some(traffic(6, 1)));
     }
 }

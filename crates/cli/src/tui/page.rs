@@ -11,6 +11,8 @@ pub(super) struct Page {
     pub(super) selected: usize,
     /// The first rank in the table.
     pub(super) first: usize,
+    /// Whether the table is of hosts, not of ranks.
+    pub(super) hosts: bool,
     pub(super) pane: Pane,
     /// The last line that is shown; the newest if there is none.
     pub(super) anchor: Option<u64>,

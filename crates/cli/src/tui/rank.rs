@@ -1,10 +1,11 @@
 //! One process of the job, as far as the page shows it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use carole_launch::Exit;
 use carole_launch::exit::signal_name;
 use carole_launch::render::{States, Stream};
+use carole_launch::{Exit, Progress, Usage};
 
 use super::line::{Line, Lines};
 use super::text::clean;
@@ -25,6 +26,7 @@ pub(super) struct Rank {
     pub(super) state: State,
     pub(super) usage: Option<Usage>,
     pub(super) progress: Option<Progress>,
+    pub(super) pace: Pace,
     pub(super) lines: Lines,
     /// The line of each stream that was not ended.
     open: [States; 2],
@@ -40,20 +42,13 @@ pub(super) enum State {
     Ended(Exit),
 }
 
-/// What a process uses.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Usage {
-    pub(super) cpu_percent: f64,
-    pub(super) memory: u64,
-}
-
-/// How far a process is.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Progress {
-    pub(super) step: u64,
-    pub(super) total: Option<u64>,
+/// How fast a process makes steps, by the steps that it tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Pace {
+    /// Steps per second, once there are two reports to compare.
     pub(super) rate: Option<f64>,
-    pub(super) text: String,
+    /// When a step was told last, and which.
+    last: Option<(Duration, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +67,7 @@ impl Rank {
             state: State::Waiting,
             usage: None,
             progress: None,
+            pace: Pace::default(),
             lines: Lines::new(LINES, BYTES),
             open: Default::default(),
             latest: Latest::Line,
@@ -79,12 +75,11 @@ impl Rank {
     }
 
     /// The process was started. What an earlier one printed is kept.
-    pub(super) fn start(&mut self, name: &str, host: &str, pid: i32) {
-        self.name = clean(name.as_bytes());
-        self.host = clean(host.as_bytes());
+    pub(super) fn start(&mut self, host: &str, pid: i32) {
+        host.clone_into(&mut self.host);
         self.pid = Some(pid);
         self.state = State::Running;
-        (self.usage, self.progress) = (None, None);
+        (self.usage, self.progress, self.pace) = (None, None, Pace::default());
         self.open = Default::default();
         self.latest = Latest::Line;
     }
@@ -94,11 +89,21 @@ impl Rank {
         self.usage = None;
     }
 
-    pub(super) fn progress(&mut self, progress: Progress) {
-        if !progress.text.is_empty() {
+    pub(super) fn progress(&mut self, now: Duration, progress: Progress) {
+        if !progress.values.is_empty() {
             self.latest = Latest::Progress;
         }
+        if let Some(step) = progress.step {
+            self.pace.note(now, step);
+        }
         self.progress = Some(progress);
+    }
+
+    /// What it uses; of one that has ended nobody wants to know any more.
+    pub(super) fn uses(&mut self, usage: Usage) {
+        if self.state == State::Running {
+            self.usage = Some(usage);
+        }
     }
 
     /// Takes what was printed and gives out the lines that it ended.
@@ -130,7 +135,7 @@ impl Rank {
     /// What the process told last, in a line.
     pub(super) fn latest(&self) -> String {
         let told = match (self.latest, &self.progress) {
-            (Latest::Progress, Some(progress)) => progress.text.clone(),
+            (Latest::Progress, Some(progress)) => clean(progress.others().as_bytes()),
             (Latest::Open(stream), _) => clean(self.open[stream as usize].latest()),
             _ => String::new(),
         };
@@ -161,11 +166,21 @@ impl State {
     }
 }
 
-impl Progress {
-    /// Which part is done, where that is known.
-    pub(super) fn part(&self) -> Option<f64> {
-        let total = self.total.filter(|total| *total > 0)?;
-        Some((self.step as f64 / total as f64).clamp(0.0, 1.0))
+impl Pace {
+    /// Which step was told, and when.
+    fn note(&mut self, now: Duration, step: f64) {
+        match self.last {
+            // It told something else.
+            Some((_, before)) if step == before => return,
+            Some((then, before)) if step > before && now > then => {
+                let rate = (step - before) / now.saturating_sub(then).as_secs_f64();
+                // Reports come unevenly: half of it is what it was.
+                self.rate = Some(self.rate.map_or(rate, |old| f64::midpoint(old, rate)));
+            }
+            // It began anew.
+            _ => self.rate = None,
+        }
+        self.last = Some((now, step));
     }
 }
 
@@ -198,6 +213,20 @@ mod tests {
         }
         assert_eq!(rank.latest(), "9%");
         assert_eq!(printed(&mut rank, "\r10%\n"), ["10%"]);
+    }
+
+    #[test]
+    fn the_pace_follows_from_the_steps_that_are_told() {
+        let mut pace = Pace::default();
+        let mut rate = |seconds, step| {
+            pace.note(Duration::from_secs(seconds), step);
+            pace.rate
+        };
+        assert_eq!(rate(1, 10.0), None);
+        assert_eq!(rate(3, 18.0), Some(4.0));
+        assert_eq!(rate(4, 18.0), Some(4.0));
+        assert_eq!(rate(5, 34.0), Some(6.0));
+        assert_eq!(rate(6, 0.0), None, "it began anew");
     }
 
     #[test]

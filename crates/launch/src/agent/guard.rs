@@ -18,6 +18,7 @@ use rustix::process::{
 };
 
 use crate::private::{self, PrivateFolder};
+use crate::stat::Stat;
 
 /// Between two looks at processes that were killed.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -107,28 +108,10 @@ pub(super) fn sweep() {
 
 /// The children of this process, by what every process says of its parent.
 fn children() -> Vec<Pid> {
-    let me = getpid();
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for entry in entries.flatten() {
-        let number = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        let Some(pid) = number.and_then(Pid::from_raw) else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name, which may hold anything, is in brackets; behind it the state and the parent.
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| {
-            let parent = rest.split_ascii_whitespace().nth(1)?;
-            Pid::from_raw(parent.parse().ok()?)
-        });
-        if parent == Some(me) {
-            found.push(pid);
-        }
-    }
-    found
+    let me = getpid().as_raw_pid();
+    Stat::all()
+        .into_iter()
+        .filter(|one| one.parent == me)
+        .filter_map(|one| Pid::from_raw(one.pid))
+        .collect()
 }

@@ -18,6 +18,7 @@
 mod examine;
 mod guard;
 mod host;
+mod meter;
 mod probe;
 mod progress;
 mod ranks;

@@ -139,6 +139,12 @@ impl Ranks {
         }
     }
 
+    /// The ranks that are not over, and the numbers of their groups.
+    pub(super) fn running(&self) -> Vec<(usize, i32)> {
+        let number = |(rank, group): &(usize, Option<Group>)| Some((*rank, (*group)?.number()));
+        self.groups.iter().filter_map(number).collect()
+    }
+
     pub(super) fn are_over(&self) -> bool {
         self.groups.iter().all(|(_, group)| group.is_none())
     }

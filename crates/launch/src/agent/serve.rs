@@ -19,6 +19,7 @@ use tracing::debug;
 
 use super::examine;
 use super::host;
+use super::meter::Meter;
 use super::probe::Probing;
 use super::ranks::{NotStarted, Ranks};
 use super::tunnel::{self, Tunnels};
@@ -50,6 +51,7 @@ pub(super) async fn serve(folder: &Path) -> io::Result<()> {
         folder: folder.to_owned(),
         work: None,
         ranks: Ranks::default(),
+        meter: None,
         tunnels: Tunnels::default(),
         listener: None,
         ports: None,
@@ -78,6 +80,7 @@ pub(super) async fn serve(folder: &Path) -> io::Result<()> {
             Ok((stream, _)) = accept(agent.listener.as_ref()) => {
                 agent.tunnels.accept(stream, &agent.frames);
             }
+            () = due(agent.meter.as_mut()) => agent.measure(),
             _ = terminated.recv() => break true,
         }
     };
@@ -95,6 +98,8 @@ struct Agent {
     /// Where ranks start.
     work: Option<PathBuf>,
     ranks: Ranks,
+    /// What the ranks use, where somebody asked.
+    meter: Option<Meter>,
     tunnels: Tunnels,
     listener: Option<TcpListener>,
     ports: Option<ReservedPorts>,
@@ -122,6 +127,7 @@ impl Agent {
             }
             Order::Start(start) => {
                 self.grace = start.grace.min(LONGEST_GRACE);
+                self.meter = start.usage.map(Meter::new);
                 let work = self.work.clone();
                 let started = self.ranks.start(
                     start,
@@ -155,6 +161,24 @@ impl Agent {
         }
     }
 
+    /// Tells what the ranks use.
+    fn measure(&mut self) {
+        let running = self.ranks.running();
+        if running.is_empty() {
+            self.meter = None;
+        }
+        let usage = self
+            .meter
+            .as_mut()
+            .and_then(|meter| meter.measure(&running));
+        if let Some(usage) = usage {
+            // Where other frames wait, this one has no news worth waiting for.
+            let _ = self
+                .frames
+                .try_send(Frame::Report(Report::Usage(usage)).encode());
+        }
+    }
+
     async fn prepare(&mut self, order: Prepare) -> Result<Prepared, String> {
         let told = |error: &dyn std::error::Error| match error.source() {
             Some(source) => format!("{error}: {source}"),
@@ -169,7 +193,7 @@ impl Agent {
         let token = Token::parse(&order.token).map_err(|error| told(&error))?;
         let token_file = private::write_token(&self.folder, &token).map_err(|e| told(&e))?;
         let address = host::address(&order.interfaces).map_err(|error| told(&error))?;
-        let ports = ReservedPorts::new(order.ports).map_err(|error| told(&error))?;
+        let ports = ReservedPorts::new(order.ports, order.within).map_err(|error| told(&error))?;
         let numbers = ports.numbers().to_vec();
         self.ports = Some(ports);
         if order.tunnel {
@@ -239,6 +263,14 @@ async fn accept(
 ) -> io::Result<(tokio::net::TcpStream, std::net::SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a sample is due; for ever where nobody asked for any.
+async fn due(meter: Option<&mut Meter>) {
+    match meter {
+        Some(meter) => meter.due().await,
         None => std::future::pending().await,
     }
 }

@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
+use carole_plan::PortRange;
 use serde::{Deserialize, Serialize};
 
 use super::examination::{Examine, Examined, Listen, Probe, Probed};
 use crate::exit::Exit;
 use crate::progress::Progress;
+use crate::usage::{Traffic, Usage};
 
 /// What the two sides must agree on: the launcher sends its own binary, so that a difference means
 /// a broken installation.
@@ -41,6 +43,8 @@ pub(crate) enum Order {
 pub(crate) struct Prepare {
     /// How many ports to reserve.
     pub(crate) ports: usize,
+    /// Where they are taken from; any without it.
+    pub(crate) within: Option<PortRange>,
     /// Which interface's address is told, the first that exists; none for the one through which
     /// the launcher came.
     pub(crate) interfaces: Vec<String>,
@@ -62,6 +66,8 @@ pub(crate) struct Start {
     pub(crate) grace: Duration,
     /// Whether the launcher reads the ranks' pipes itself, which are handed to it.
     pub(crate) hand_over: bool,
+    /// How often to tell what they use, if at all.
+    pub(crate) usage: Option<Duration>,
 }
 
 /// One rank, and what it sees beside what the agent sees.
@@ -103,6 +109,8 @@ pub(crate) enum Report {
         rank: usize,
         progress: Progress,
     },
+    /// What the ranks that run use, and the host.
+    Usage(HostUsage),
     /// A rank's first process ended.
     Exited {
         rank: usize,
@@ -120,6 +128,13 @@ pub(crate) enum Report {
     /// The port that is listened on, or why none is.
     Listening(Result<u16, String>),
     Probed(Result<Probed, String>),
+}
+
+/// What is used on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HostUsage {
+    pub(crate) ranks: Vec<(usize, Usage)>,
+    pub(crate) traffic: Traffic,
 }
 
 /// What an agent's host is like.

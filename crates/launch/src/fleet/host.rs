@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::request::Ssh;
 
 /// A host, as a person wrote it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Its name, for people and in ids.
     pub name: String,
@@ -15,7 +17,8 @@ pub struct Host {
 }
 
 /// How a host is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Way {
     /// It is this one.
     Here,
@@ -24,7 +27,7 @@ pub enum Way {
 }
 
 /// Where SSH connects to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destination {
     /// A name or an address, or a name of the user's SSH configuration.
     pub host: String,
@@ -158,6 +161,10 @@ pub(crate) fn hint(said: &str, host: &str) -> Option<String> {
         (
             "No route to host",
             "is the host up, and on a network that is reachable from here?",
+        ),
+        (
+            "are needed, and",
+            "each rank needs two ports, and the first host one more; give a wider range (--ports)",
         ),
         (
             "No space left on device",

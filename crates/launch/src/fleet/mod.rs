@@ -26,6 +26,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use carole_coordinator::Token;
+use carole_plan::PortRange;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
@@ -36,7 +37,7 @@ use link::{Incoming, Link, Means};
 pub(crate) use plan::addresses;
 
 use crate::channel::message::{
-    Hello, Order as AgentOrder, PROTOCOL, Report as AgentReport, Signal,
+    Hello, HostUsage, Order as AgentOrder, PROTOCOL, Report as AgentReport, Signal,
 };
 use crate::environment::{EnvironmentSet, Variable};
 use crate::error::{Error, HostProblem};
@@ -49,6 +50,7 @@ use crate::render::Exception;
 use crate::request::{Binding, OutputRequest, Ssh, Terminal};
 use crate::role::{Role, Roles};
 use crate::supervision::{Action, Supervision, Verdict};
+use crate::usage::{Traffic, Usage};
 use screen::{Screen, earlier};
 
 /// How long output may take once it was given up.
@@ -100,6 +102,8 @@ pub struct Job {
     pub master_address: Option<String>,
     /// The port for frameworks that meet at rank 0; one is reserved by default.
     pub master_port: Option<u16>,
+    /// The ports that ranks and their frameworks listen on; any by default.
+    pub ports: Option<PortRange>,
     /// The cores that ranks are bound to.
     pub bind: Binding,
     /// Each local rank sees its own GPUs only.
@@ -108,6 +112,8 @@ pub struct Job {
     pub restart: u32,
     /// How often they may be started again.
     pub max_restarts: u32,
+    /// How often to tell what ranks and hosts use, if at all.
+    pub usage: Option<Duration>,
     /// How long ranks that were asked to end may take.
     pub grace: Duration,
     /// What becomes of what ranks print.
@@ -172,6 +178,15 @@ pub enum Event {
         rank: usize,
         /// How far.
         progress: Progress,
+    },
+    /// What is used on a host.
+    Usage {
+        /// Which.
+        host: String,
+        /// Its processes that run, and what they use.
+        ranks: Vec<(usize, Usage)>,
+        /// What it receives and sends.
+        traffic: Traffic,
     },
     /// A process failed while others run.
     Lost {
@@ -283,6 +298,7 @@ impl Fleet {
             .with_roles(job.roles);
         // Ranks of which something may be left, or to be printed.
         let mut open: BTreeSet<usize> = (0..job.size()).collect();
+        let names: Vec<String> = self.members.iter().map(|m| m.host.name.clone()).collect();
         let mut links = Links::new(self.members);
         let mut orders_open = true;
         let mut abandoned = false;
@@ -316,6 +332,12 @@ impl Fleet {
                     }
                     Some((_, Incoming::Report(AgentReport::Progress { rank, progress }))) => {
                         on_event(Event::Progress { rank, progress });
+                        continue;
+                    }
+                    Some((index, Incoming::Report(AgentReport::Usage(usage)))) => {
+                        let host = names[index].clone();
+                        let HostUsage { ranks, traffic } = usage;
+                        on_event(Event::Usage { host, ranks, traffic });
                         continue;
                     }
                     Some((_, Incoming::Report(AgentReport::Drained { rank, .. }))) => {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use carole_plan::{HostLayout, PeerId};
+use carole_plan::{HostLayout, PeerId, PortRange};
 
 use super::host::{Host, Way};
 use super::{Job, Member};
@@ -15,9 +15,14 @@ use crate::place::Place;
 use crate::random::random_incarnation;
 use crate::request::Binding;
 
+/// The variable in which a rank finds the ports that it may listen on.
+const PORTS: &str = "CAROLE_PORTS";
+
 /// What a host has prepared, as its ranks see it.
 pub(super) struct Prepared {
     pub(super) address: IpAddr,
+    /// One for each rank's framework; in a range, one for each rank's data; on the first host, the
+    /// master's.
     pub(super) ports: Vec<u16>,
     pub(super) coordinator: SocketAddr,
     pub(super) token_file: OsString,
@@ -45,9 +50,14 @@ pub(crate) fn addresses(told: &[(&Way, IpAddr, Option<IpAddr>)], named: bool) ->
 const MEETING_PORTS: usize = 2;
 
 /// The order to prepare, for a host with so many ranks; the first host has the meeting ports, too.
+///
+/// Ranks find a port for their data themselves, unless it must be in a range: then it is promised to
+/// them like the others, so that no framework's is taken.
 pub(super) fn prepare(job: &Job, host: &Host, ranks: usize, first: bool) -> Prepare {
+    let data = if job.ports.is_some() { ranks } else { 0 };
     Prepare {
-        ports: ranks + if first { MEETING_PORTS } else { 0 },
+        ports: ranks + data + if first { MEETING_PORTS } else { 0 },
+        within: job.ports,
         interfaces: job.interfaces.clone(),
         tunnel: host.way != Way::Here,
         token: job.token.to_hex(),
@@ -73,7 +83,9 @@ pub(super) fn starts(
         .collect();
     let layout = HostLayout::new(hosts.iter().copied());
     let master = &prepared[0];
-    let mut meeting = master.ports[ranks[0]..].iter().copied();
+    // Those of the frameworks come last.
+    let others = master.ports.len().saturating_sub(MEETING_PORTS);
+    let mut meeting = master.ports[others..].iter().copied();
     let master_port = job.master_port.or(meeting.next());
     // Where the master is somebody else's, its free ports are not known here.
     let jax = meeting
@@ -139,6 +151,10 @@ pub(super) fn starts(
             if several {
                 variables.push(("CAROLE_ADDRESS".into(), host.address.to_string().into()));
             }
+            if job.ports.is_some() {
+                let own = PortRange::single(host.ports[ranks[index] + local]);
+                variables.push((PORTS.into(), own.to_string().into()));
+            }
             let cores = cores(job.bind, local, ranks[index], &member.hello.nodes);
             let unset = std::env::var_os("OMP_NUM_THREADS").is_none();
             if unset && job.environment == EnvironmentSet::All {
@@ -171,6 +187,7 @@ pub(super) fn starts(
             ranks: rank_starts,
             grace: job.grace,
             hand_over: member.host.way == Way::Here,
+            usage: job.usage,
         });
     }
     Ok(starts)

@@ -118,10 +118,12 @@ async fn supervise(
         interfaces: Vec::new(),
         master_address: None,
         master_port: None,
+        ports: None,
         bind: Binding::None,
         isolate_gpus: false,
         restart: 0,
         max_restarts: 0,
+        usage: None,
         grace: GRACE,
         output: OutputRequest {
             collapse: false,

@@ -88,16 +88,14 @@ pub(super) fn drop_idle(draft: &mut Draft) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{message, words};
+    use super::super::super::testing::{self, message, request, words};
     use super::super::parse;
 
     fn variables(flags: &str) -> Vec<String> {
-        let request = parse(&words(&format!("-np 2 {flags} python train.py"))).unwrap();
-        let variables = request.variables.into_iter();
+        let request = request(parse(&words(&format!("-np 2 {flags} python train.py"))));
+        let mut variables = testing::variables(request);
+        variables.retain(|variable| variable != "PYTHONUNBUFFERED=1");
         variables
-            .filter(|(name, _)| name != "PYTHONUNBUFFERED")
-            .map(|(name, value)| format!("{name}={}", value.unwrap()))
-            .collect()
     }
 
     #[test]
@@ -191,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_timeline_is_for_carole_too() {
-        let request = parse(&words("-np 2 --timeline-filename t.json a")).unwrap();
+        let request = request(parse(&words("-np 2 --timeline-filename t.json a")));
         assert_eq!(request.timeline, Some("t.json".into()));
     }
 

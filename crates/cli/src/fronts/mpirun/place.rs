@@ -141,16 +141,16 @@ pub(super) fn bind_to(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
 mod tests {
     use carole_launch::request::{Hosts, Request};
 
-    use super::super::super::testing::{message, words};
+    use super::super::super::testing::{message, request, words};
     use super::super::parse;
     use super::*;
 
     fn read(line: &str) -> Request {
-        parse(&words(line)).unwrap()
+        request(parse(&words(line), |_| None))
     }
 
     fn error(line: &str) -> String {
-        message(parse(&words(line)))
+        message(parse(&words(line), |_| None))
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::ops::Range;
 use ratatui::style::{Color, Modifier};
 
 use super::pen::Pen;
-use super::traffic;
 use crate::tui::model::Model;
 use crate::tui::page::Pane;
 
@@ -70,12 +69,8 @@ fn title(model: &Model) -> String {
                 of = format!("{of}, process {pid}");
             }
             parts.push(of);
-            parts.extend(
-                model
-                    .job
-                    .network(Some(&rank.host))
-                    .map(|(received, sent)| traffic(received, sent)),
-            );
+            let traffic = model.job.network(Some(&rank.host));
+            parts.extend(traffic.map(|traffic| traffic.to_string()));
         }
         _ => parts.push("all ranks".to_owned()),
     }

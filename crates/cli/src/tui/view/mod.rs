@@ -1,5 +1,6 @@
 //! What the page looks like. It only draws: all that it shows is in the model.
 
+mod hosts;
 mod log;
 mod pen;
 mod table;
@@ -15,11 +16,12 @@ use self::pen::Pen;
 use super::job::Counts;
 use super::model::Model;
 use super::page::Mode;
-use super::text::{clock, short};
+use super::text::clock;
 
 /// What the help says, a key and its meaning a line.
-const HELP: [(&str, &str); 12] = [
-    ("up down j k", "select a rank"),
+const HELP: [(&str, &str); 13] = [
+    ("up down j k", "select a rank, or a host"),
+    ("h", "table of hosts, or of ranks"),
     ("Enter Tab", "lines of the rank, or of all"),
     ("PageUp PageDown", "scroll the lines"),
     ("Home End", "oldest lines, newest lines"),
@@ -40,7 +42,11 @@ pub(super) fn draw(model: &Model, now: Duration, buffer: &mut Buffer) {
     if !layout.top.is_empty() {
         top(model, now, &mut pen, layout.top.start);
     }
-    table::draw(model, &mut pen, layout.table);
+    if model.page.hosts {
+        hosts::draw(model, &mut pen, layout.table);
+    } else {
+        table::draw(model, &mut pen, layout.table);
+    }
     log::draw(model, &mut pen, layout.log);
     if let (false, Some(notice)) = (layout.notice.is_empty(), &model.job.notice) {
         let style = pen.colour(Color::Yellow);
@@ -67,8 +73,8 @@ fn top(model: &Model, now: Duration, pen: &mut Pen<'_>, row: u16) {
     pen.fill(row, style);
     let text = format!(" {name}  {state} {time}  {}", counted(job.counts()));
     let end = pen.text(0, row, u16::MAX, &text, style);
-    if let Some((received, sent)) = job.network(None) {
-        let text = format!("{} ", traffic(received, sent));
+    if let Some(traffic) = job.network(None) {
+        let text = format!("{traffic} ");
         let start = pen.width().saturating_sub(text.len() as u16);
         if start > end + 1 {
             pen.text(start, row, u16::MAX, &text, style);
@@ -95,12 +101,6 @@ fn counted(counts: Counts) -> String {
     format!("{total} {noun}{colon}{}", parts.join(", "))
 }
 
-/// `in 1.2MB/s out 35kB/s`.
-fn traffic(received: u64, sent: u64) -> String {
-    let (received, sent) = (short(received as f64), short(sent as f64));
-    format!("in {received}B/s out {sent}B/s")
-}
-
 /// The last row: a question, the filter as it is written, or the keys.
 fn keys(model: &Model, pen: &mut Pen<'_>, row: u16) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -117,7 +117,7 @@ fn keys(model: &Model, pen: &mut Pen<'_>, row: u16) {
         }
         Mode::Normal | Mode::Help => {
             let stop = if model.has_ended() { "" } else { "s stop  " };
-            let pane = "Tab all/rank  / filter  f follow  up/down rank  PageUp scroll";
+            let pane = "Tab all/rank  h hosts  / filter  f follow  PageUp scroll";
             (format!("? help  q leave  {stop}{pane}"), pen.dim())
         }
     };

@@ -7,8 +7,10 @@ use ratatui::style::{Color, Modifier, Style};
 use super::pen::Pen;
 use crate::tui::job::Job;
 use crate::tui::model::Model;
-use crate::tui::rank::{Progress, Rank, State};
+use crate::tui::rank::{Rank, State};
 use crate::tui::text::short;
+use carole_launch::Progress;
+use carole_launch::usage::bytes;
 
 /// Columns that are left for what a rank told last, before other columns get any.
 const LEAST_TOLD: u16 = 12;
@@ -50,15 +52,12 @@ impl Column {
             Self::Name => rank.name.clone(),
             Self::Host => rank.host.clone(),
             Self::State => rank.state.word(),
-            Self::Cpu => {
-                usage.map_or_else(String::new, |usage| format!("{:.0}%", usage.cpu_percent))
-            }
-            Self::Memory => usage.map_or_else(String::new, |usage| {
-                format!("{}B", short(usage.memory as f64))
-            }),
+            Self::Cpu => usage.map_or_else(String::new, |usage| format!("{} %", usage.cpu_percent)),
+            Self::Memory => usage.map_or_else(String::new, |usage| bytes(usage.memory)),
             Self::Progress => {
                 let progress = rank.progress.as_ref();
-                progress.map_or_else(String::new, |progress| steps(progress, width.into()))
+                let rate = rank.pace.rate;
+                progress.map_or_else(String::new, |progress| steps(progress, rate, width.into()))
             }
             Self::Told => rank.latest(),
         }
@@ -107,6 +106,17 @@ fn columns(job: &Job, width: u16) -> Vec<(Column, u16)> {
         longest.unwrap_or_default().clamp(4, most) as u16
     };
     let used = job.ranks.iter().any(|rank| rank.usage.is_some());
+    // As a rule `98 %` or `100 %`; a rank may have dozens of threads.
+    let most = job
+        .ranks
+        .iter()
+        .filter_map(|rank| rank.usage)
+        .max_by_key(|u| u.cpu_percent);
+    let cpu = if most.is_some_and(|usage| usage.cpu_percent > 999) {
+        6
+    } else {
+        5
+    };
     let steps = job.ranks.iter().any(|rank| rank.progress.is_some());
     let mut columns = vec![
         (Column::Name, longest(|rank| &rank.name, 12)),
@@ -124,7 +134,7 @@ fn columns(job: &Job, width: u16) -> Vec<(Column, u16)> {
             job.has_several_hosts(),
             longest(|rank| &rank.host, 16),
         ),
-        (Column::Cpu, used, 5),
+        (Column::Cpu, used, cpu),
         (Column::Memory, used, 6),
     ] {
         if wanted && room > width {
@@ -156,19 +166,22 @@ fn state_style(state: State, pen: &Pen<'_>) -> Style {
 }
 
 /// `120/1000 ███░░░ 3.4/s`, as much of it as fits.
-fn steps(progress: &Progress, width: usize) -> String {
+fn steps(progress: &Progress, rate: Option<f64>, width: usize) -> String {
+    let Some(step) = progress.step else {
+        return String::new();
+    };
     let mut text = match progress.total {
-        Some(total) => format!("{}/{total}", progress.step),
-        None => progress.step.to_string(),
+        Some(total) => format!("{step}/{total}"),
+        None => step.to_string(),
     };
     if text.len() > width {
-        text = short(progress.step as f64);
+        text = short(step);
     }
     let bar = progress.part().map(|part| {
         let full = (part * BAR as f64).round() as usize;
         format!(" {}{}", "█".repeat(full), "░".repeat(BAR - full))
     });
-    let rate = progress.rate.map(|rate| format!(" {}/s", short(rate)));
+    let rate = rate.map(|rate| format!(" {}/s", short(rate)));
     let mut room = width.saturating_sub(text.len());
     for part in [bar, rate].into_iter().flatten() {
         let columns = part.chars().count();
@@ -187,25 +200,26 @@ mod tests {
     #[test]
     fn steps_are_told_in_as_many_columns_as_there_are() {
         let progress = Progress {
-            step: 120,
-            total: Some(240),
-            rate: Some(3.44),
-            text: String::new(),
+            step: Some(120.0),
+            total: Some(240.0),
+            ..Progress::default()
         };
-        assert_eq!(steps(&progress, 30), "120/240 ███░░░ 3.4/s");
-        assert_eq!(steps(&progress, 15), "120/240 ███░░░");
-        assert_eq!(steps(&progress, 7), "120/240");
-        assert_eq!(steps(&progress, 4), "120");
+        let told = |progress: &Progress, width| steps(progress, Some(3.44), width);
+        assert_eq!(told(&progress, 30), "120/240 ███░░░ 3.4/s");
+        assert_eq!(told(&progress, 15), "120/240 ███░░░");
+        assert_eq!(told(&progress, 7), "120/240");
+        assert_eq!(told(&progress, 4), "120");
         let endless = Progress {
             total: None,
             ..progress.clone()
         };
-        assert_eq!(steps(&endless, 30), "120 3.4/s");
+        assert_eq!(told(&endless, 30), "120 3.4/s");
         let beyond = Progress {
-            step: 500,
-            total: Some(0),
+            step: Some(500.0),
+            total: Some(0.0),
             ..progress
         };
-        assert_eq!(steps(&beyond, 30), "500/0 3.4/s");
+        assert_eq!(told(&beyond, 30), "500/0 3.4/s");
+        assert_eq!(told(&Progress::default(), 30), "");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use carole_launch::Exit;
 use carole_launch::render::Stream;
+use carole_launch::{Event, Exit, Progress, Traffic, Usage};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Modifier;
@@ -16,11 +16,21 @@ use crate::tui::model::Model;
 const NOW: Duration = Duration::from_secs(65);
 
 fn printed(rank: usize, text: &str) -> Happening {
-    Happening::Printed {
+    let event = Event::Printed {
         rank,
         stream: Stream::Stdout,
         bytes: text.into(),
-    }
+    };
+    event.into()
+}
+
+fn progress(rank: usize, step: f64) -> Event {
+    let progress = Progress {
+        step: Some(step),
+        total: Some(240.0),
+        ..Progress::default()
+    };
+    Event::Progress { rank, progress }
 }
 
 /// A job whose ranks are on two hosts and have printed, one of which has failed.
@@ -29,48 +39,46 @@ fn job(ranks: usize, columns: u16, rows: u16) -> Model {
     model.resize(columns, rows);
     let named = Happening::Named {
         job: "train".into(),
-        size: ranks,
+        ranks: (0..ranks).map(|rank| format!("rank {rank}")).collect(),
     };
     let mut happenings = vec![named];
     for rank in 0..ranks {
-        happenings.push(Happening::Started {
+        let started = Event::Started {
             rank,
-            name: format!("rank {rank}"),
             host: if rank % 2 == 0 { "alpha" } else { "beta" }.into(),
             pid: 4000 + rank as i32,
-        });
-        happenings.push(Happening::Usage {
-            rank,
-            cpu_percent: 98.6,
-            memory: 1_500_000_000,
-        });
-        happenings.push(Happening::Progress {
-            rank,
-            step: 120,
-            total: Some(240),
-            rate: Some(3.4),
-            text: String::new(),
-        });
+        };
+        happenings.push(started.into());
+        happenings.push(progress(rank, 116.6).into());
         happenings.push(printed(
             rank,
             &format!("\x1b[32mhello\x1b[0m from {rank}\n"),
         ));
     }
-    if ranks > 1 {
-        happenings.push(Happening::Exited {
-            rank: 1,
-            exit: Exit::Signal(9),
-        });
-    }
-    for host in ["alpha", "beta"] {
-        happenings.push(Happening::Network {
+    for (first, host) in ["alpha", "beta"].into_iter().enumerate() {
+        let usage = Usage {
+            cpu_percent: 99,
+            memory: 1_500_000_000,
+        };
+        let used = Event::Usage {
             host: host.into(),
-            received: 1_200_000,
-            sent: 35_000,
-        });
+            ranks: (first..ranks).step_by(2).map(|one| (one, usage)).collect(),
+            traffic: Traffic {
+                received: 1_200_000,
+                sent: 35_000,
+            },
+        };
+        happenings.push(used.into());
+    }
+    if ranks > 1 {
+        let exit = Exit::Signal(9);
+        happenings.push(Event::Exited { rank: 1, exit }.into());
     }
     for happening in happenings {
         model.happen(Duration::from_secs(2), happening);
+    }
+    for rank in 0..ranks {
+        model.happen(Duration::from_secs(3), progress(rank, 120.0).into());
     }
     model
 }
@@ -101,19 +109,19 @@ fn a_page_of_the_usual_size_shows_everything() {
     let page = page(&job(3, 80, 24));
     assert_eq!(
         page[0],
-        " train  running 01:03  3 ranks: 1 failed, 2 running       in 2.4MB/s out 70kB/s"
+        " train  running 01:03  3 ranks: 1 failed, 2 running      rx 2.4 MB/s tx 70 kB/s"
     );
     assert_eq!(
         page[1..5],
         [
             "RANK   HOST  STATE      CPU MEMORY STEP               LAST LINE",
-            "rank 0 alpha running    99%  1.5GB 120/240 ███░░░     hello from 0",
+            "rank 0 alpha running   99 % 1.5 GB 120/240 ███░░░     hello from 0",
             "rank 1 beta  SIGKILL               120/240 ███░░░     hello from 1",
-            "rank 2 alpha running    99%  1.5GB 120/240 ███░░░     hello from 2",
+            "rank 2 alpha running   99 % 1.5 GB 120/240 ███░░░     hello from 2",
         ]
     );
     assert!(
-        page[5].starts_with("── rank 0 on alpha, process 4000 ─ in 1.2MB/s out 35kB/s ──"),
+        page[5].starts_with("── rank 0 on alpha, process 4000 ─ rx 1.2 MB/s tx 35 kB/s ──"),
         "{}",
         page[5]
     );
@@ -130,7 +138,7 @@ fn a_small_page_shows_the_ranks_first() {
     let page = page(&job(3, 40, 10));
     assert_eq!(page[0], " train  running 01:03  3 ranks: 1 faile…");
     assert_eq!(page[1], "RANK   HOST  STATE      CPU LAST LINE");
-    assert_eq!(page[2], "rank 0 alpha running    99% hello from 0");
+    assert_eq!(page[2], "rank 0 alpha running   99 % hello from 0");
     assert!(page[9].starts_with("? help  q leave"), "{}", page[9]);
     assert!(page.iter().all(|row| row.chars().count() <= 40));
 }
@@ -147,12 +155,28 @@ fn a_large_page_shows_the_rates_and_the_verdict() {
 }
 
 #[test]
+fn a_table_of_hosts_sums_up_their_ranks() {
+    let mut model = job(5, 80, 24);
+    model.press(Key::Text('h'));
+    let rows = page(&model);
+    assert_eq!(
+        rows[1..4],
+        [
+            "HOST      CPU MEMORY       RX       TX  RANKS",
+            "alpha   297 % 4.5 GB 1.2 MB/s  35 kB/s  3 ranks: 3 running",
+            "beta     99 % 1.5 GB 1.2 MB/s  35 kB/s  2 ranks: 1 failed, 1 running",
+        ]
+    );
+    assert!(rows[4].starts_with("── rank 0 on alpha"), "{}", rows[4]);
+}
+
+#[test]
 fn no_size_and_no_state_is_too_much() {
     for ranks in [0, 1, 300] {
         for columns in (0..30).chain([80, 300]) {
             for rows in (0..14).chain([24, 80]) {
                 let mut model = job(ranks, columns, rows);
-                for key in "?q/".chars() {
+                for key in "?q/h".chars() {
                     model.press(Key::Text(key));
                     page(&model);
                     model.press(Key::Escape);

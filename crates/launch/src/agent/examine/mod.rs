@@ -75,7 +75,7 @@ fn bind_ports() -> Result<usize, String> {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    let ports = ReservedPorts::new(PORTS).map_err(|error| told(&error))?;
+    let ports = ReservedPorts::new(PORTS, None).map_err(|error| told(&error))?;
     for port in ports.numbers() {
         TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port))
             .map_err(|error| format!("cannot listen on the reserved port {port}: {error}"))?;
