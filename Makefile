@@ -87,6 +87,12 @@ bench: ## Compare with everything bench/compare knows, on an idle machine: hours
 	cargo build --locked --release --package carole-cli
 	bench/compare
 
+.PHONY: static
+static: ## Build target/static/carole, which runs on any Linux of this processor
+	@scripts/system-packages cc
+	@scripts/rust
+	scripts/static
+
 .PHONY: clean
 clean: ## Remove what was built; tools and peers in the user's cache stay
 	cargo clean

@@ -4,10 +4,11 @@
 //! because a coordinator sends nothing else. Sizes are bounded and every exchange has a deadline.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::names::addresses;
 use crate::wire::MAX_ANSWER_BODY;
 
 /// The longest status line and headers that are read.
@@ -75,7 +76,7 @@ pub(crate) fn exchange(
 
 fn connect(address: &str, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for candidate in address.to_socket_addrs()? {
+    for candidate in addresses(address, deadline)? {
         let limit = remaining(deadline)?.min(CONNECT_LIMIT);
         match TcpStream::connect_timeout(&candidate, limit) {
             Ok(stream) => {

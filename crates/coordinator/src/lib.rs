@@ -7,7 +7,8 @@
 //! - `server` (a feature of that name): the state machine behind HTTP, with `Coordinator` as the
 //!   handle for whoever runs it in the same process.
 //! - [`client`]: a blocking client over plain sockets, for a training process that has no async
-//!   runtime and should not link one.
+//!   runtime and should not link one. It finds a coordinator's host by [`addresses`], also in a
+//!   statically linked program.
 //!
 //! # Expected flow
 //!
@@ -33,6 +34,7 @@ pub mod client;
 pub mod decision;
 pub mod error;
 mod http;
+mod names;
 pub mod state;
 pub mod token;
 pub mod wire;
@@ -50,6 +52,7 @@ pub use client::Client;
 pub use error::Error;
 #[cfg(feature = "server")]
 pub use handle::Coordinator;
+pub use names::addresses;
 #[cfg(feature = "server")]
 pub use server::serve;
 pub use state::State;

@@ -53,6 +53,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Remote shells cannot be listened to.
+    #[error("cannot listen for remote shells in {}", folder.display())]
+    RemoteShell {
+        /// The folder of the socket.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// No port could be reserved.
     #[error("cannot reserve port {index} of {count}")]
     Ports {

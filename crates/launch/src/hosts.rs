@@ -46,6 +46,28 @@ impl Listed {
         }
     }
 
+    /// This machine with one slot, whether it is among the hosts or not, and the other hosts with
+    /// none: they are only reached from here.
+    #[must_use]
+    pub fn from_here(&self) -> Self {
+        let (mut hosts, others): (Vec<Host>, Vec<Host>) = self
+            .hosts
+            .iter()
+            .cloned()
+            .partition(|host| host.way == Way::Here);
+        if hosts.is_empty() {
+            hosts.push(Host::here());
+        }
+        hosts.truncate(1);
+        hosts.extend(others);
+        let slots = (0..hosts.len()).map(|index| usize::from(index == 0));
+        Self {
+            slots: Some(slots.collect()),
+            written: vec![true; hosts.len()],
+            hosts,
+        }
+    }
+
     /// Finds the hosts where the request says they are.
     pub fn find(hosts: &Hosts) -> Result<Self, Error> {
         match hosts {

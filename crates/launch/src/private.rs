@@ -12,6 +12,8 @@ use crate::random::random_incarnation;
 
 /// How the names of such folders begin.
 pub(crate) const PREFIX: &str = "carole-";
+/// The name of the token's file in such a folder.
+pub(crate) const TOKEN: &str = "token";
 
 /// A folder of mode 0700, removed with its content when this is dropped.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl PrivateFolder {
 
 /// Writes the token into a file of mode 0600 in a private folder and returns its path.
 pub(crate) fn write_token(folder: &Path, token: &Token) -> Result<PathBuf, Error> {
-    let path = folder.join("token");
+    let path = folder.join(TOKEN);
     let written: io::Result<()> = (|| {
         let mut file: File = OpenOptions::new()
             .write(true)

@@ -62,6 +62,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) folder: Option<&'a Path>,
     /// The cores that it is bound to; any if empty.
     pub(crate) cores: &'a [usize],
+    /// Whether its input is a pipe; else it is empty.
+    pub(crate) input: bool,
 }
 
 /// A started process, its output in pipes.
@@ -79,7 +81,11 @@ impl Process {
         command
             .args(launch.arguments)
             .envs(launch.variables.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
+            .stdin(if launch.input {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)

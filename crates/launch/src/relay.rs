@@ -1,9 +1,10 @@
 //! What comes out of a rank's pipe, chunk by chunk, until there is no more.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::debug;
 
 /// How much is read at once: a pipe's usual content.
@@ -29,41 +30,55 @@ pub(crate) fn recycle(mut chunk: Vec<u8>) {
     });
 }
 
-/// Reads a pipe to its end and sends each chunk, with `head` before it and as `wrap` makes it.
-///
-/// `cut` becomes true when the rank's processes are gone: what is in the pipe is still read, but
-/// nobody waits for more, even if a process that got away keeps the pipe open. The same holds when
-/// nobody receives any more: the pipe is emptied so that the rank can end.
-pub(crate) async fn relay<T>(
-    mut pipe: impl AsyncRead + Unpin,
-    mut cut: watch::Receiver<bool>,
-    head: &[u8],
-    to: mpsc::Sender<T>,
-    wrap: impl Fn(Vec<u8>) -> T,
-) {
-    let mut after_cut = 0;
-    while after_cut < READ_AFTER_CUT {
-        let mut chunk = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
-        chunk.reserve(head.len() + READ);
-        chunk.extend_from_slice(head);
-        let read = tokio::select! {
-            biased;
-            read = pipe.read_buf(&mut chunk) => read,
-            // Fails when the sender is gone, which means the same.
-            _ = cut.wait_for(|cut| *cut) => return,
-        };
-        let count = match read {
-            Ok(0) => return,
-            Ok(count) => count,
-            Err(error) => {
-                debug!(%error, "a rank's pipe broke");
-                return;
+/// Where one stream of a rank goes.
+pub(crate) struct Relaying<T, W> {
+    /// What comes before each chunk.
+    pub(crate) head: Vec<u8>,
+    pub(crate) to: mpsc::Sender<T>,
+    /// What is sent of a chunk.
+    pub(crate) wrap: W,
+    /// Where chunks are sent only as they are taken; closed when nobody wants any.
+    pub(crate) credit: Option<Arc<Semaphore>>,
+    /// Becomes true when the rank's processes are gone: what is in the pipe is still read, but
+    /// nobody waits for more, even if a process that got away keeps the pipe open.
+    pub(crate) cut: watch::Receiver<bool>,
+}
+
+impl<T, W: Fn(Vec<u8>) -> T> Relaying<T, W> {
+    /// Reads a pipe to its end. Where nobody receives any more, it is emptied so that the rank can
+    /// end.
+    pub(crate) async fn run(mut self, mut pipe: impl AsyncRead + Unpin) {
+        let mut after_cut = 0;
+        while after_cut < READ_AFTER_CUT {
+            let mut chunk = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+            chunk.reserve(self.head.len() + READ);
+            chunk.extend_from_slice(&self.head);
+            let read = tokio::select! {
+                biased;
+                read = pipe.read_buf(&mut chunk) => read,
+                // Fails when the sender is gone, which means the same.
+                _ = self.cut.wait_for(|cut| *cut) => return,
+            };
+            let count = match read {
+                Ok(0) => return,
+                Ok(count) => count,
+                Err(error) => {
+                    debug!(%error, "a rank's pipe broke");
+                    return;
+                }
+            };
+            if *self.cut.borrow() {
+                after_cut += count;
             }
-        };
-        let is_cut = *cut.borrow();
-        let received = to.send(wrap(chunk)).await;
-        if is_cut || received.is_err() {
-            after_cut += count;
+            if let Some(credit) = &self.credit {
+                match credit.acquire().await {
+                    Ok(permit) => permit.forget(),
+                    Err(_) => continue,
+                }
+            }
+            if self.to.send((self.wrap)(chunk)).await.is_err() {
+                after_cut += count;
+            }
         }
     }
 }

@@ -5,8 +5,10 @@
 //! shows which of a name's addresses answers; nothing is sent on it.
 
 use std::io;
-use std::net::{IpAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::net::{IpAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use carole_coordinator::addresses;
 
 /// How long one address of the coordinator may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -14,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The local address from which `coordinator`, a `HOST:PORT`, is reached.
 pub(crate) fn towards(coordinator: &str) -> io::Result<IpAddr> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in coordinator.to_socket_addrs()? {
+    for address in addresses(coordinator, Instant::now() + LIMIT)? {
         match TcpStream::connect_timeout(&address, LIMIT).and_then(|stream| stream.local_addr()) {
             Ok(local) => return Ok(local.ip()),
             Err(error) => failure = error,

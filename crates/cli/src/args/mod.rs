@@ -16,9 +16,11 @@ pub(crate) mod size;
 mod tune;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use carole_launch::shell;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use tracing::Level;
@@ -102,6 +104,9 @@ pub(crate) enum Command {
         #[arg(long)]
         verbose: bool,
     },
+    /// Run a command on a host of the job that this is a process of (started by MPIs)
+    #[command(hide = true, disable_help_flag = true)]
+    RemoteShell(OthersWords),
     /// Compare this binary with what was sent (started by `carole run`)
     #[command(hide = true)]
     SelfCheck {
@@ -170,8 +175,16 @@ impl Stop {
 
 /// Parses a command line, the program's name first.
 pub(crate) fn parse(
-    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    words: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Arguments, Stop> {
+    let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    // Under this name it needs no word: some MPIs take a program only, without arguments.
+    let name = words
+        .first()
+        .and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == shell::NAME) {
+        words.insert(1, shell::COMMAND.into());
+    }
     Arguments::try_parse_from(words).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
@@ -210,5 +223,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_remote_shell_is_known_by_its_word_or_its_name() {
+        for line in [
+            ["carole", shell::COMMAND, "-x", "b", "--help"].as_slice(),
+            &["/run/carole-remote-shell", "-x", "b", "--help"],
+        ] {
+            match parse(line).unwrap().command {
+                Command::RemoteShell(others) => assert_eq!(others.words, ["-x", "b", "--help"]),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ mod job_file;
 mod jobs;
 mod mpi;
 mod page;
+mod remote_shell;
 mod repo;
 mod report;
 mod run;
@@ -54,6 +55,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::TuiDemo { ranks, panic } => demo::demo(ranks, panic),
         Command::Version => version::version(),
         Command::Agent { quiet, verbose } => agent::agent(quiet, verbose),
+        Command::RemoteShell(others) => remote_shell::remote_shell(&others.words),
         Command::SelfCheck { digest } => agent::self_check(&digest),
     }
 }

@@ -1,17 +1,20 @@
 //! `--mpi`: the installed MPI starts the ranks and wires them up.
 //!
 //! An MPI program finds its world through its own MPI only. Carole then starts one process,
-//! `mpirun`, watches it and cleans up after it.
+//! `mpirun`, on this host. On the others there are agents as for any job: they start the MPI's
+//! daemons, for which `mpirun` finds Carole's [remote shell](carole_launch::shell) in its
+//! environment, and end what these leave.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
-use carole_launch::fleet::Way;
-use carole_launch::request::{Hosts, OutputRequest, Ranks, Request, Ssh};
-use carole_launch::{EnvironmentSet, Listed};
+use carole_launch::request::{Binding, Hosts, OutputRequest, Ranks, Request};
+use carole_launch::{EnvironmentSet, Listed, RemoteShell, program};
 
-use super::run::wrong_hosts;
+use super::remote_shell;
+use super::run::{Work, variables, wrong_hosts};
 use crate::failure::Failure;
 
 /// MPIs whose starters differ.
@@ -22,19 +25,21 @@ enum Flavour {
     Hydra,
 }
 
-/// The request whose one process starts the others.
-pub(super) fn under_mpirun(request: &Request) -> Result<Request, Failure> {
+/// The work of one process that starts the others.
+pub(super) fn under_mpirun(request: &Request) -> Result<Work, Failure> {
+    let search = std::env::var_os("PATH");
     let starter = ["mpirun", "mpiexec"]
         .into_iter()
-        .find(|name| super::run::exists(name))
+        .find_map(|name| program::find(name.as_ref(), search.as_deref()).ok())
+        .map(|found| where_installed(&found))
         .ok_or_else(|| {
             Failure::usage(anyhow!("there is no mpirun and no mpiexec"))
                 .with_hint("install an MPI, or put its folder into PATH")
         })?;
-    let said = Command::new(starter)
+    let said = Command::new(&starter)
         .arg("--version")
         .output()
-        .with_context(|| format!("cannot run {starter}"))
+        .with_context(|| format!("cannot run {}", starter.display()))
         .map_err(Failure::new)?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let flavour = if said.contains("Open MPI") || said.contains("OpenRTE") || said.contains("PRTE")
@@ -45,30 +50,45 @@ pub(super) fn under_mpirun(request: &Request) -> Result<Request, Failure> {
     };
     let listed = Listed::find(&request.hosts).map_err(wrong_hosts)?;
     let (ranks, hosts) = place(request, &listed)?;
-    let remote = listed.hosts.iter().any(|host| host.way != Way::Here);
-    let shell = remote.then(|| remote_shell(&request.ssh));
     let root = rustix::process::geteuid().is_root();
-    Ok(Request {
+    let mut command = vec![starter.into_os_string()];
+    command.extend(words(flavour, ranks, &hosts, root, request));
+    let under_mpirun = Request {
         hosts: Hosts::Here,
         ranks: Ranks::Total(1),
-        command: words(
-            starter,
-            flavour,
-            ranks,
-            &hosts,
-            shell.as_deref(),
-            root,
-            request,
-        ),
-        mpi: false,
+        command,
         environment: EnvironmentSet::Nothing,
         output: OutputRequest {
             // It is mpirun's own to say whose a line is.
             prefix: false,
             ..request.output.clone()
         },
+        // What ranks are bound to is mpirun's to see to.
+        bind: Binding::None,
         ..request.clone()
+    };
+    let listed = listed.from_here();
+    let remote_shell = (listed.hosts.len() > 1).then(|| RemoteShell {
+        program: remote_shell::program(),
+        // Open MPI tells all addresses that it has, Hydra a name that hosts may not know.
+        address_option: (flavour == Flavour::Hydra).then(|| "-localhost".into()),
+    });
+    Ok(Work {
+        variables: variables(&under_mpirun)?,
+        request: under_mpirun,
+        listed,
+        remote_shell,
     })
+}
+
+/// The program as it is called in the folder where it really lies, by which an MPI knows where its
+/// parts are on other hosts.
+fn where_installed(found: &Path) -> PathBuf {
+    let Ok(real) = found.canonicalize() else {
+        return found.to_owned();
+    };
+    let named = found.file_name().map(|name| real.with_file_name(name));
+    named.filter(|named| named.exists()).unwrap_or(real)
 }
 
 /// How many ranks, and the hosts with their slots; no hosts for this machine alone.
@@ -92,16 +112,15 @@ fn place(request: &Request, listed: &Listed) -> Result<(usize, Vec<(String, usiz
     Ok((ranks, hosts))
 }
 
+/// What follows the starter's name.
 fn words(
-    starter: &str,
     flavour: Flavour,
     ranks: usize,
     hosts: &[(String, usize)],
-    shell: Option<&str>,
     root: bool,
     request: &Request,
 ) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![starter.into(), "-n".into(), ranks.to_string().into()];
+    let mut words: Vec<OsString> = vec!["-n".into(), ranks.to_string().into()];
     let list: Vec<String> = hosts
         .iter()
         .map(|(host, count)| format!("{host}:{count}"))
@@ -109,15 +128,21 @@ fn words(
     let list = list.join(",");
     match flavour {
         Flavour::OpenMpi => {
-            words.push("--oversubscribe".into());
-            if root {
-                words.push("--allow-run-as-root".into());
-            }
-            if !hosts.is_empty() {
+            // The hosts' slots are what they get: with leave for more, Open MPI 5 would fill the
+            // first host with all ranks.
+            if hosts.is_empty() {
+                words.push("--oversubscribe".into());
+            } else {
                 words.extend(["--host".into(), list.into()]);
             }
-            if let Some(shell) = shell {
-                words.extend(["--mca".into(), "plm_rsh_agent".into(), shell.into()]);
+            let binding = match request.bind {
+                Binding::None => "none",
+                Binding::Core => "core",
+                Binding::Numa => "numa",
+            };
+            words.extend(["--bind-to".into(), binding.into()]);
+            if root {
+                words.push("--allow-run-as-root".into());
             }
             for (name, _) in &request.variables {
                 words.extend(["-x".into(), name.into()]);
@@ -127,32 +152,10 @@ fn words(
             if !hosts.is_empty() {
                 words.extend(["-hosts".into(), list.into()]);
             }
-            if let Some(shell) = shell {
-                words.extend(["-launcher".into(), "ssh".into()]);
-                words.extend(["-launcher-exec".into(), shell.into()]);
-            }
         }
     }
     words.extend(request.command.iter().cloned());
     words
-}
-
-/// SSH with the options that hosts are reached with.
-fn remote_shell(ssh: &Ssh) -> String {
-    let mut words = vec!["ssh".to_owned()];
-    for option in &ssh.options {
-        words.extend(["-o".into(), option.clone()]);
-    }
-    if let Some(identity) = &ssh.identity {
-        words.extend(["-i".into(), identity.display().to_string()]);
-    }
-    if let Some(port) = ssh.port {
-        words.extend(["-p".into(), port.to_string()]);
-    }
-    if let Some(user) = &ssh.user {
-        words.extend(["-l".into(), user.clone()]);
-    }
-    words.join(" ")
 }
 
 #[cfg(test)]
@@ -167,14 +170,18 @@ mod tests {
             ..Request::default()
         };
         let hosts = [("a".to_owned(), 2), ("b".to_owned(), 1)];
-        let line = |flavour, hosts: &[_], shell| {
-            let words = words("mpirun", flavour, 3, hosts, shell, false, &request);
+        let line = |flavour, hosts: &[_]| {
+            let words = words(flavour, 3, hosts, false, &request);
             words.join(&OsString::from(" ")).into_string().unwrap()
         };
         assert_eq!(
-            line(Flavour::OpenMpi, &hosts, Some("ssh -p 22")),
-            "mpirun -n 3 --oversubscribe --host a:2,b:1 --mca plm_rsh_agent ssh -p 22 -x A ./program"
+            line(Flavour::OpenMpi, &hosts),
+            "-n 3 --host a:2,b:1 --bind-to none -x A ./program"
         );
-        assert_eq!(line(Flavour::Hydra, &[], None), "mpirun -n 3 ./program");
+        assert_eq!(
+            line(Flavour::Hydra, &hosts),
+            "-n 3 -hosts a:2,b:1 ./program"
+        );
+        assert_eq!(line(Flavour::Hydra, &[]), "-n 3 ./program");
     }
 }

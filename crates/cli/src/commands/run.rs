@@ -13,8 +13,8 @@ use carole_launch::fleet::Way;
 use carole_launch::random::random_word;
 use carole_launch::request::{ParameterServers, Request, Streams, Terminal};
 use carole_launch::{
-    Error, Facts, Fleet, Job, Listed, Order, Output, Reach, Report, Role, Roles, Variable, Verdict,
-    forward_interrupts, program,
+    Error, Facts, Fleet, Job, Listed, Order, Output, Reach, RemoteShell, Report, Role, Roles,
+    Variable, Verdict, forward_interrupts, program,
 };
 use carole_plan::PlanError;
 use tracing::{info, warn};
@@ -64,22 +64,37 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     launch(&request)
 }
 
+/// A request, and what has been found out about it.
+pub(super) struct Work {
+    pub(super) request: Request,
+    pub(super) listed: Listed,
+    /// What all ranks get.
+    pub(super) variables: Vec<Variable>,
+    /// How the ranks reach other hosts, where they start something there.
+    pub(super) remote_shell: Option<RemoteShell>,
+}
+
 /// Carries a request out, whichever command line it came from.
 pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
     logs::set(request.output.talk);
     refuse(request)?;
-    if request.mpi {
-        return launch(&mpi::under_mpirun(request)?);
-    }
-    let listed = check(request)?;
-    let variables = variables(request)?;
-    let request = &completed(request)?;
+    let mut work = if request.mpi {
+        mpi::under_mpirun(request)?
+    } else {
+        Work {
+            listed: check(request)?,
+            variables: variables(request)?,
+            request: request.clone(),
+            remote_shell: None,
+        }
+    };
+    work.request = completed(&work.request)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")
         .map_err(Failure::new)?;
-    let report = runtime.block_on(attempts(request, &listed, &variables))?;
+    let report = runtime.block_on(attempts(&work))?;
     conclude(report)
 }
 
@@ -154,25 +169,14 @@ pub(super) fn exists(name: &str) -> bool {
 }
 
 /// Runs the job, and again after a failure while that is allowed.
-async fn attempts(
-    request: &Request,
-    listed: &Listed,
-    variables: &[Variable],
-) -> Result<Report, Failure> {
+async fn attempts(work: &Work) -> Result<Report, Failure> {
+    let request = &work.request;
     let name = name_of(request)?;
     let mut track = Track::begin(&name, request)?;
     let begin = Instant::now();
     let mut restart = 0;
     loop {
-        let ended = attempt(
-            request,
-            listed,
-            variables,
-            &name,
-            (begin, restart),
-            &mut track,
-        )
-        .await;
+        let ended = attempt(work, &name, (begin, restart), &mut track).await;
         let report = ended.inspect_err(|failure| track.fail(failure.message()))?;
         match &report.verdict {
             Some(verdict) if restart < request.max_restarts && is_worth_a_restart(verdict) => {
@@ -198,13 +202,14 @@ fn is_worth_a_restart(verdict: &Verdict) -> bool {
 }
 
 async fn attempt(
-    request: &Request,
-    listed: &Listed,
-    variables: &[Variable],
+    work: &Work,
     name: &str,
     (begin, restart): (Instant, u32),
     track: &mut Track,
 ) -> Result<Report, Failure> {
+    let Work {
+        request, listed, ..
+    } = work;
     let mut orders = Orders::new();
     forward_interrupts(&orders.sender).map_err(Failure::new)?;
     let reach = Reach {
@@ -245,7 +250,7 @@ async fn attempt(
         command: request.command.clone(),
         commands: commands(request),
         environment: request.environment,
-        variables: variables.to_vec(),
+        variables: work.variables.clone(),
         folder,
         setup: request.setup.clone(),
         coordinator,
@@ -262,6 +267,7 @@ async fn attempt(
         grace: request.grace,
         output: request.output.clone(),
         colour: colours(),
+        remote_shell: work.remote_shell.clone(),
     };
     let page = (request.output.terminal == Terminal::Tui)
         .then(|| Page::open(name, &roles, orders.sender.clone()))
@@ -374,7 +380,7 @@ fn folder(request: &Request, listed: &Listed) -> Option<std::path::PathBuf> {
 }
 
 /// The variables that all ranks get.
-fn variables(request: &Request) -> Result<Vec<Variable>, Failure> {
+pub(super) fn variables(request: &Request) -> Result<Vec<Variable>, Failure> {
     let mut variables: Vec<Variable> = Vec::new();
     for (name, value) in &request.variables {
         let value = match value {

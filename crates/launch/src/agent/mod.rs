@@ -5,7 +5,8 @@
 //! The launcher starts `carole agent` on every host of a job, here through pipes and elsewhere
 //! through SSH, and orders it about over its standard input (see the module `channel`): the
 //! agent says what its host is like, prepares, starts its ranks, sends what they print and how they
-//! end. It ends when it is told to, or when the launcher is gone.
+//! end. Between, it may be told to run the commands of a remote [`shell`](crate::shell). It ends
+//! when it is told to, or when the launcher is gone.
 //!
 //! # Guarantees
 //!

@@ -4,9 +4,12 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::io::AsyncWriteExt;
+use tokio::process::ChildStdin;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
@@ -18,7 +21,7 @@ use crate::environment::{NO_PROXY, continued_no_proxy};
 use crate::exit::Exit;
 use crate::output::Stream;
 use crate::process::{Group, Launch, Process};
-use crate::relay::relay;
+use crate::relay::Relaying;
 
 /// How long processes that a rank left behind may go on: Python's resource tracker, for one, needs
 /// a moment after its parent to clean up.
@@ -26,12 +29,27 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long the pipes of a rank may stay open after its group was killed.
 const AFTER_KILL: Duration = Duration::from_millis(500);
 
-/// The ranks that were started; what is left of them is killed when this is dropped.
+/// Pieces of what a remote shell's command prints that may be on their way.
+const PIECES: usize = 16;
+
+/// The ranks that were started, and the commands of remote shells; what is left of them is killed
+/// when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
     groups: Vec<(usize, Option<Group>)>,
     /// Ranks whose pipes the launcher reads, and who is told when they have ended.
     handed_over: Vec<(usize, oneshot::Sender<()>)>,
+    shells: Vec<Shell>,
+}
+
+/// The command of a remote shell, while it runs.
+#[derive(Debug)]
+struct Shell {
+    rank: usize,
+    /// Where its input goes; none once that has ended.
+    input: Option<mpsc::UnboundedSender<Vec<u8>>>,
+    /// One for each piece of output that may be sent; closed when nobody wants any.
+    credit: Arc<Semaphore>,
 }
 
 /// A rank that could not be started.
@@ -56,14 +74,15 @@ impl Ranks {
             let program = OsString::from(one.program);
             let arguments: Vec<OsString> = one.arguments.into_iter().map(Into::into).collect();
             let mut variables = one.variables;
-            match progress::Pipe::new(private, rank) {
-                Ok(pipe) => {
+            match (!one.shell).then(|| progress::Pipe::new(private, rank)) {
+                Some(Ok(pipe)) => {
                     let path = Word::from(pipe.path().as_os_str());
                     variables.retain(|(name, _)| name != progress::VARIABLE);
                     variables.push((progress::VARIABLE.to_owned(), path));
                     tokio::spawn(pipe.listen(frames.downgrade()));
                 }
-                Err(error) => debug!(rank, %error, "no pipe for progress"),
+                Some(Err(error)) => debug!(rank, %error, "no pipe for progress"),
+                None => {}
             }
             let variables = variables.into_iter().map(|(name, value)| {
                 let value = OsString::from(value);
@@ -79,16 +98,29 @@ impl Ranks {
                 variables: variables.collect(),
                 folder,
                 cores: &one.cores,
+                input: one.shell,
             });
-            let process = process.map_err(|source| NotStarted { rank, source })?;
+            let mut process = process.map_err(|source| NotStarted { rank, source })?;
             debug!(rank, pid = process.group.number(), "rank started");
             pids.push(process.group.number());
             self.groups.push((rank, Some(process.group)));
             let ended = start.hand_over.then(|| self.hand_over(rank, &process));
+            let credit = process.child.stdin.take().map(|stdin| {
+                let (input, pieces) = mpsc::unbounded_channel();
+                tokio::spawn(feed(rank, stdin, pieces, frames.clone()));
+                let credit = Arc::new(Semaphore::new(PIECES));
+                self.shells.push(Shell {
+                    rank,
+                    input: Some(input),
+                    credit: Arc::clone(&credit),
+                });
+                credit
+            });
             tokio::spawn(attend(
                 rank,
                 process,
                 ended.flatten(),
+                credit,
                 frames.clone(),
                 drained.clone(),
             ));
@@ -129,9 +161,51 @@ impl Ranks {
         groups.for_each(send);
     }
 
+    /// A piece of the input of a remote shell's command; an empty one ends it. The next one comes
+    /// only when this one has been taken.
+    pub(super) fn input(&mut self, rank: usize, bytes: &[u8]) {
+        if let Some(shell) = self.shell(rank) {
+            if bytes.is_empty() {
+                shell.input = None;
+            } else if let Some(input) = &shell.input {
+                // A command that has ended needs no more.
+                let _ = input.send(bytes.to_vec());
+            }
+        }
+    }
+
+    /// Another piece of what a remote shell's command prints may be sent.
+    pub(super) fn took(&mut self, rank: usize) {
+        if let Some(shell) = self.shell(rank) {
+            shell.credit.add_permits(1);
+        }
+    }
+
+    /// Nobody waits for a remote shell's command any more.
+    pub(super) fn hang_up(&mut self, rank: usize) {
+        if let Some(shell) = self.shell(rank) {
+            shell.input = None;
+            shell.credit.close();
+        }
+        let groups = self.groups.iter().filter(|(one, _)| *one == rank);
+        groups
+            .filter_map(|(_, group)| *group)
+            .for_each(Group::terminate);
+    }
+
+    /// Nobody takes what remote shells' commands print any more.
+    pub(super) fn stop_listening(&self) {
+        self.shells.iter().for_each(|shell| shell.credit.close());
+    }
+
+    fn shell(&mut self, rank: usize) -> Option<&mut Shell> {
+        self.shells.iter_mut().find(|shell| shell.rank == rank)
+    }
+
     /// Nothing of this rank is left.
     pub(super) fn forget(&mut self, rank: usize) {
         self.handed_over.retain(|(one, _)| *one != rank);
+        self.shells.retain(|shell| shell.rank != rank);
         for (one, group) in &mut self.groups {
             if *one == rank {
                 *group = None;
@@ -174,11 +248,30 @@ impl Outlet {
     }
 }
 
+/// Gives a command its input, piece by piece, and tells when one was taken.
+async fn feed(
+    rank: usize,
+    mut stdin: ChildStdin,
+    mut pieces: mpsc::UnboundedReceiver<Vec<u8>>,
+    frames: mpsc::Sender<Vec<u8>>,
+) {
+    while let Some(piece) = pieces.recv().await {
+        if let Err(error) = stdin.write_all(&piece).await {
+            debug!(rank, %error, "a command does not read any more");
+        }
+        let took = Frame::Report(Report::Took { rank });
+        if frames.send(took.encode()).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Watches one rank until its group is gone and its output is sent.
 async fn attend(
     rank: usize,
     mut process: Process,
     handed_over: Option<oneshot::Receiver<()>>,
+    credit: Option<Arc<Semaphore>>,
     frames: mpsc::Sender<Vec<u8>>,
     drained: mpsc::UnboundedSender<usize>,
 ) {
@@ -194,13 +287,16 @@ async fn attend(
             Outlet::HandedOver(ended)
         }
         None => {
-            let send = |stream| (printed_head(rank, stream), frames.clone(), cut_seen.clone());
-            let (to_out, to_err) = (send(Stream::Stdout), send(Stream::Stderr));
+            let relaying = |stream| Relaying {
+                head: printed_head(rank, stream).to_vec(),
+                to: frames.clone(),
+                wrap: seal,
+                credit: credit.clone(),
+                cut: cut_seen.clone(),
+            };
+            let (out, err) = (relaying(Stream::Stdout), relaying(Stream::Stderr));
             Outlet::Relayed(tokio::spawn(async move {
-                tokio::join!(
-                    relay(stdout, to_out.2, &to_out.0, to_out.1, seal),
-                    relay(stderr, to_err.2, &to_err.0, to_err.1, seal),
-                );
+                tokio::join!(out.run(stdout), err.run(stderr));
             }))
         }
     };

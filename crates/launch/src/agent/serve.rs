@@ -67,6 +67,7 @@ pub(super) async fn serve(folder: &Path) -> io::Result<()> {
             frame = reader.next() => match frame {
                 Ok(Some(Frame::Order(Order::End))) => break false,
                 Ok(Some(Frame::Order(order))) => agent.obey(order).await,
+                Ok(Some(Frame::Input { rank, bytes })) => agent.ranks.input(rank, bytes),
                 Ok(Some(Frame::TunnelData(id, bytes))) => agent.tunnels.data(id, bytes),
                 Ok(Some(Frame::TunnelEnd(id))) => agent.tunnels.end(id),
                 Ok(Some(other)) => debug!(?other, "the launcher sent what only agents send"),
@@ -147,6 +148,8 @@ impl Agent {
             }
             Order::Signal(signal) => self.ranks.signal(signal),
             Order::Closed { rank } => self.ranks.closed(rank),
+            Order::Took { rank } => self.ranks.took(rank),
+            Order::HangUp { rank } => self.ranks.hang_up(rank),
             Order::Examine(order) => {
                 let examined = examine::examine(&order.interfaces);
                 self.report(Report::Examined(Box::new(examined))).await;
@@ -157,7 +160,8 @@ impl Agent {
                 self.report(Report::Listening(port)).await;
             }
             Order::Probe(order) => self.probing.probe(order, &self.frames),
-            Order::End => {}
+            // The one is done by whoever calls, the other is for launchers.
+            Order::End | Order::Shell(_) => {}
         }
     }
 
@@ -215,6 +219,7 @@ impl Agent {
 
     /// Ends the ranks: with some grace if the launcher is gone without a word.
     async fn stop(&mut self, gone: bool, drained: &mut mpsc::UnboundedReceiver<usize>) {
+        self.ranks.stop_listening();
         if gone && !self.ranks.are_over() {
             self.ranks.signal(Signal::Terminate);
             let _ = tokio::time::timeout(self.grace, self.all_drained(drained)).await;

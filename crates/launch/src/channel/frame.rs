@@ -21,6 +21,7 @@ const STDERR: u8 = 4;
 const TUNNEL_OPEN: u8 = 5;
 const TUNNEL_DATA: u8 = 6;
 const TUNNEL_END: u8 = 7;
+const INPUT: u8 = 8;
 
 /// What a frame says.
 #[derive(Debug)]
@@ -31,6 +32,11 @@ pub(crate) enum Frame<'a> {
     Printed {
         rank: usize,
         stream: Stream,
+        bytes: &'a [u8],
+    },
+    /// A piece of a process's input; an empty one ends it.
+    Input {
+        rank: usize,
         bytes: &'a [u8],
     },
     /// A connection to the coordinator begins.
@@ -58,6 +64,7 @@ impl Frame<'_> {
                 frame.extend_from_slice(bytes);
                 seal(frame)
             }
+            Self::Input { rank, bytes } => frame(INPUT, &[&(*rank as u32).to_le_bytes(), bytes]),
             Self::TunnelOpen(id) => frame(TUNNEL_OPEN, &[&id.to_le_bytes()]),
             Self::TunnelData(id, bytes) => frame(TUNNEL_DATA, &[&id.to_le_bytes(), bytes]),
             Self::TunnelEnd(id) => frame(TUNNEL_END, &[&id.to_le_bytes()]),
@@ -167,6 +174,10 @@ fn decode(kind: u8, content: &[u8]) -> io::Result<Frame<'_>> {
         REPORT => Ok(Frame::Report(parse(content)?)),
         STDOUT => printed(Stream::Stdout),
         STDERR => printed(Stream::Stderr),
+        INPUT => numbered().map(|(rank, bytes)| Frame::Input {
+            rank: rank as usize,
+            bytes,
+        }),
         TUNNEL_OPEN => Ok(Frame::TunnelOpen(numbered()?.0)),
         TUNNEL_DATA => numbered().map(|(id, bytes)| Frame::TunnelData(id, bytes)),
         TUNNEL_END => Ok(Frame::TunnelEnd(numbered()?.0)),

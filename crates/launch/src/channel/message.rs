@@ -29,6 +29,16 @@ pub(crate) enum Order {
     Closed {
         rank: usize,
     },
+    /// A piece of what a remote shell's command printed has been taken; another may be sent.
+    Took {
+        rank: usize,
+    },
+    /// Nobody waits for a remote shell's command any more.
+    HangUp {
+        rank: usize,
+    },
+    /// What a remote shell asks of the launcher, first of all.
+    Shell(Shell),
     Examine(Examine),
     /// Tell the time.
     Clock,
@@ -79,6 +89,20 @@ pub(crate) struct RankStart {
     pub(crate) variables: Vec<(String, Word)>,
     /// The cores that it is bound to; any if empty.
     pub(crate) cores: Vec<usize>,
+    /// It is the command of a remote shell: it has an input, and no more of what it prints is sent
+    /// than is taken.
+    pub(crate) shell: bool,
+}
+
+/// A command for a host of the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shell {
+    /// The job's secret, in hexadecimal digits.
+    pub(crate) token: String,
+    /// The host's name.
+    pub(crate) host: String,
+    /// What its shell shall run.
+    pub(crate) command: Word,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +145,10 @@ pub(crate) enum Report {
     Drained {
         rank: usize,
         handed_over: bool,
+    },
+    /// A piece of the input of a remote shell's command has been taken; another may be sent.
+    Took {
+        rank: usize,
     },
     Examined(Box<Examined>),
     /// The time, in nanoseconds since 1970.

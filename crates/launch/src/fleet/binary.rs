@@ -37,7 +37,8 @@ impl Binary {
             echo {NEED} \"$(uname -s -m)\"; read -r go || exit 1; t=\"$f.$$\"; \
             if (umask 077; mkdir -p \"${{f%/*}}\" && head -c {size} > \"$t\" && chmod 700 \"$t\") \
             && \"$t\" self-check {digest} && mv -f \"$t\" \"$f\"; then echo {STORED}; \
-            else rm -f \"$t\"; exit 1; fi; fi; exec \"$f\" agent'"
+            else case $? in 126) echo {MAY_NOT_RUN} >&2;; 127) echo {CANNOT_RUN} >&2;; esac; \
+            rm -f \"$t\"; exit 1; fi; fi; exec \"$f\" agent'"
         )
     }
 }
@@ -48,6 +49,11 @@ pub(super) const HAVE: &str = "carole-have";
 pub(super) const NEED: &str = "carole-need";
 /// It has been stored.
 pub(super) const STORED: &str = "carole-stored";
+
+/// What it says to a person where the shell may not execute the binary.
+pub(super) const MAY_NOT_RUN: &str = "carole may not be executed there";
+/// What it says where the system cannot: the loader that the binary names is missing.
+pub(super) const CANNOT_RUN: &str = "carole cannot be started there";
 
 /// What a binary was built for, as `uname -s -m` writes it.
 pub(super) fn platform() -> String {
@@ -70,7 +76,52 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
     use super::*;
+    use crate::fleet::host::hint;
+
+    /// What a host says to which this binary is sent, and what a person is told then.
+    fn sent(bytes: &'static [u8]) -> (String, Option<String>) {
+        let binary = Binary {
+            bytes: Arc::from(bytes),
+            digest: hex(bytes),
+        };
+        let name = format!("carole-binary-{}-{}", std::process::id(), binary.digest);
+        let cache = std::env::temp_dir().join(name);
+        let mut shell = Command::new("sh")
+            .args(["-c", &binary.script()])
+            .env("XDG_CACHE_HOME", &cache)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = shell.stdin.take().unwrap();
+        stdin.write_all(&[b"go\n", bytes].concat()).unwrap();
+        drop(stdin);
+        let done = shell.wait_with_output().unwrap();
+        assert!(!done.status.success());
+        let left = fs::read_dir(cache.join("carole")).unwrap().count();
+        fs::remove_dir_all(&cache).unwrap();
+        assert_eq!(left, 0, "what cannot run does not stay");
+        let said = String::from_utf8(done.stderr).unwrap();
+        let hint = hint(&said, "b");
+        (said, hint)
+    }
+
+    #[test]
+    fn a_host_on_which_it_cannot_start_leads_to_the_static_build() {
+        // As a program whose loader is not there, and one for a newer C library.
+        let (said, hint) = sent(b"#!/nonexistent/loader\n");
+        assert!(said.contains(CANNOT_RUN), "{said}");
+        assert!(hint.unwrap().contains("make static"));
+        let (said, hint) =
+            sent(b"#!/bin/sh\necho \"version 'GLIBC_2.99' not found\" >&2; exit 1\n");
+        assert!(!said.contains(CANNOT_RUN), "{said}");
+        assert!(hint.unwrap().contains("make static"));
+    }
 
     #[test]
     fn the_script_is_one_line_that_every_shell_passes_on() {

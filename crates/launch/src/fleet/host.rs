@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::binary;
 use crate::request::Ssh;
 
 /// A host, as a person wrote it.
@@ -133,7 +134,15 @@ fn access_words(destination: &Destination, ssh: &Ssh) -> Vec<OsString> {
 
 /// What may help, by what SSH said.
 pub(crate) fn hint(said: &str, host: &str) -> Option<String> {
+    let other_system = "this carole was built for another C library than the host has; one that is \
+                        linked statically runs on any Linux: make static builds it";
     let hints = [
+        (binary::CANNOT_RUN, other_system),
+        ("GLIBC_", other_system),
+        (
+            binary::MAY_NOT_RUN,
+            "the cache folder there is mounted noexec; XDG_CACHE_HOME can name another place",
+        ),
         (
             "Permission denied",
             "is your key there and loaded (ssh-add -l)? `ssh HOST true` must work without a question",

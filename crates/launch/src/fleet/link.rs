@@ -47,6 +47,23 @@ pub(super) enum Incoming {
     Ended(HostProblem),
 }
 
+impl Incoming {
+    /// The rank that this is about, if it is about one.
+    pub(super) fn rank(&self) -> Option<usize> {
+        match self {
+            Self::Printed { rank, .. }
+            | Self::Report(
+                Report::Exited { rank, .. }
+                | Report::Drained { rank, .. }
+                | Report::NotStarted { rank, .. }
+                | Report::Progress { rank, .. }
+                | Report::Took { rank },
+            ) => Some(*rank),
+            Self::Report(_) | Self::Ended(_) => None,
+        }
+    }
+}
+
 /// How agents are started.
 #[derive(Clone)]
 pub(super) struct Means {
@@ -140,6 +157,11 @@ impl Link {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *coordinator = Some(address);
+    }
+
+    /// The way to the agent, for whoever must not keep it open.
+    pub(super) fn orders(&self) -> mpsc::WeakSender<Vec<u8>> {
+        self.orders.downgrade()
     }
 
     pub(super) async fn order(&self, order: Order) {
@@ -306,7 +328,9 @@ impl Listening {
                     tunnels.end(id);
                     continue;
                 }
-                Ok(Some(Frame::Order(_))) => break Some("it gave an order".to_owned()),
+                Ok(Some(Frame::Order(_) | Frame::Input { .. })) => {
+                    break Some("it gave an order".to_owned());
+                }
                 Ok(None) => break None,
                 Err(error) => break Some(error.to_string()),
             };

@@ -17,6 +17,7 @@ mod link;
 mod pipes;
 mod plan;
 mod screen;
+mod shell;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -37,7 +38,7 @@ use link::{Incoming, Link, Means};
 pub(crate) use plan::addresses;
 
 use crate::channel::message::{
-    Hello, HostUsage, Order as AgentOrder, PROTOCOL, Report as AgentReport, Signal,
+    Hello, HostUsage, Order as AgentOrder, PROTOCOL, Report as AgentReport, Signal, Word,
 };
 use crate::environment::{EnvironmentSet, Variable};
 use crate::error::{Error, HostProblem};
@@ -52,6 +53,7 @@ use crate::role::{Role, Roles};
 use crate::supervision::{Action, Supervision, Verdict};
 use crate::usage::{Traffic, Usage};
 use screen::{Screen, earlier};
+use shell::Shells;
 
 /// How long output may take once it was given up.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
@@ -120,6 +122,20 @@ pub struct Job {
     pub output: OutputRequest,
     /// Whether it is shown in colours.
     pub colour: bool,
+    /// How the ranks run commands on the hosts, if they may. Hosts without a rank then take part
+    /// as well.
+    pub remote_shell: Option<RemoteShell>,
+}
+
+/// A job's [remote shell](crate::shell), as its ranks find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteShell {
+    /// The program: it calls [`shell::ask`](crate::shell::ask) when its first word is
+    /// [`shell::COMMAND`](crate::shell::COMMAND) or its own name is
+    /// [`shell::NAME`](crate::shell::NAME).
+    pub program: PathBuf,
+    /// The option by which the ranks' program is told their host's address, as the others see it.
+    pub address_option: Option<OsString>,
 }
 
 impl Job {
@@ -274,13 +290,34 @@ impl Fleet {
         mut orders: mpsc::UnboundedReceiver<Order>,
         mut on_event: impl FnMut(Event),
     ) -> Result<Report, Error> {
-        // Hosts that get no rank have nothing to do.
-        let mut counts = job.ranks.iter();
-        self.members
-            .retain(|_| counts.next().is_some_and(|ranks| *ranks > 0));
-        let ranks: Vec<usize> = job.ranks.iter().copied().filter(|n| *n > 0).collect();
+        let mut ranks = job.ranks.clone();
+        if job.remote_shell.is_none() {
+            // Hosts that get no rank have nothing to do.
+            let mut counts = job.ranks.iter();
+            self.members
+                .retain(|_| counts.next().is_some_and(|ranks| *ranks > 0));
+            ranks.retain(|count| *count > 0);
+        }
         let prepared = self.prepare(job, &ranks).await?;
-        let starts = plan::starts(job, &ranks, &self.members, &prepared)?;
+        let mut starts = plan::starts(job, &ranks, &self.members, &prepared)?;
+        let shells = match &job.remote_shell {
+            Some(shell) => {
+                let shells = Shells::open(&shell.program, job, &self.members, &prepared)?;
+                for (start, host) in starts.iter_mut().zip(&prepared) {
+                    let words = shell.address_option.as_deref().map(|option| {
+                        let address = host.address.to_string();
+                        [Word::from(option), Word::Text(address)]
+                    });
+                    for rank in &mut start.ranks {
+                        rank.variables.extend(shells.variables());
+                        let words = words.clone().into_iter().flatten();
+                        rank.arguments.splice(0..0, words);
+                    }
+                }
+                Some(shells)
+            }
+            None => None,
+        };
         let hosts = self.rank_hosts(&ranks);
         let local: Vec<usize> = ranks.iter().flat_map(|count| 0..*count).collect();
         let mut screen = Screen::new(&job.output, job.colour, &job.roles, &hosts, &local, &output)?;
@@ -316,6 +353,12 @@ impl Fleet {
             let now = || started.elapsed();
             let actions = tokio::select! {
                 event = links.next() => match event {
+                    Some((_, incoming)) if incoming.rank() >= Some(job.size()) => {
+                        if let Some(shells) = &shells {
+                            shells.deliver(incoming);
+                        }
+                        continue;
+                    }
                     Some((_, Incoming::Printed { rank, stream, bytes })) => {
                         screen.print(rank, stream, &bytes);
                         if job.output.terminal == Terminal::Tui {
@@ -353,8 +396,16 @@ impl Fleet {
                         let first = ranks[..index].iter().sum::<usize>();
                         let lost = first..first + ranks[index];
                         open.retain(|rank| !lost.contains(rank));
+                        if let Some(shells) = &shells {
+                            shells.lost(index, &problem);
+                        }
                         let HostProblem { host, problem, .. } = problem;
-                        supervision.lost(now(), lost, format!("lost {host}: {problem}"))
+                        let reason = format!("lost {host}: {problem}");
+                        match ranks[index] {
+                            // What the others started there is gone.
+                            0 => supervision.give_up(now(), reason),
+                            _ => supervision.lost(now(), lost, reason),
+                        }
                     }
                     None => break,
                 },
@@ -392,7 +443,12 @@ impl Fleet {
                         continue;
                     }
                 };
-                links.order(&AgentOrder::Signal(signal)).await;
+                for (link, ranks) in links.links.iter().zip(&ranks) {
+                    // What ranks started elsewhere is theirs to end, in their own way.
+                    if *ranks > 0 || signal == Signal::Kill {
+                        link.order(AgentOrder::Signal(signal)).await;
+                    }
+                }
             }
         }
         let elapsed = started.elapsed();
@@ -422,7 +478,7 @@ impl Fleet {
 
     /// The host of every rank, in words, where there is more than one.
     fn rank_hosts(&self, ranks: &[usize]) -> Vec<String> {
-        if self.members.len() < 2 {
+        if ranks.iter().filter(|count| **count > 0).count() < 2 {
             return Vec::new();
         }
         let each = self.members.iter().zip(ranks);

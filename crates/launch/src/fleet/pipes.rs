@@ -15,7 +15,7 @@ use crate::channel::frame::Frame;
 use crate::channel::handover;
 use crate::channel::message::Order;
 use crate::output::Stream;
-use crate::relay::relay;
+use crate::relay::Relaying;
 
 /// The ranks whose pipes are read here.
 #[derive(Default)]
@@ -138,5 +138,12 @@ async fn read(
         stream,
         bytes,
     };
-    relay(pipe, cut, &[], events, wrap).await;
+    let relaying = Relaying {
+        head: Vec::new(),
+        to: events,
+        wrap,
+        credit: None,
+        cut,
+    };
+    relaying.run(pipe).await;
 }

@@ -104,7 +104,7 @@ pub(super) fn starts(
         .master_address
         .clone()
         .unwrap_or_else(|| master.address.to_string());
-    let several = members.len() > 1;
+    let several = ranks.iter().filter(|count| **count > 0).count() > 1;
     let mut starts = Vec::new();
     for (index, member) in members.iter().enumerate() {
         let host = &prepared[index];
@@ -181,6 +181,7 @@ pub(super) fn starts(
                     .map(|(name, value)| (name.into_owned(), Word::from(value.as_os_str())))
                     .collect(),
                 cores,
+                shell: false,
             });
         }
         starts.push(Start {

@@ -130,6 +130,7 @@ async fn supervise(
             ..OutputRequest::default()
         },
         colour: false,
+        remote_shell: None,
     };
     let results = Results {
         report,

@@ -1,12 +1,12 @@
 //! A rank in a process of its own: how it finds the others, and what it does then.
 
 use std::io::Write;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
-use carole_coordinator::{Client, Error, Token};
+use anyhow::Context;
+use carole_coordinator::{Client, Error, Token, addresses};
 use carole_engine::{Peer, Session};
 use carole_plan::PeerId;
 
@@ -16,6 +16,8 @@ use super::plan::Plan;
 
 /// How long ranks wait for one another at the start.
 const MEETING_LIMIT: Duration = Duration::from_secs(60);
+/// How long the coordinator's name may take to be looked up.
+const LOOK_UP_LIMIT: Duration = Duration::from_secs(10);
 /// Pause before a coordinator that is not there yet is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -80,11 +82,8 @@ impl Entrance {
 
 /// The address of this host on the way to `coordinator`: the job's own interface.
 fn own_address(coordinator: &str) -> anyhow::Result<IpAddr> {
-    let target = coordinator
-        .to_socket_addrs()
-        .with_context(|| format!("cannot look up {coordinator}"))?
-        .next()
-        .ok_or_else(|| anyhow!("{coordinator} has no address"))?;
+    let target = addresses(coordinator, Instant::now() + LOOK_UP_LIMIT)
+        .with_context(|| format!("cannot look up {coordinator}"))?[0];
     let any: IpAddr = if target.is_ipv4() {
         [0; 4].into()
     } else {
