@@ -109,11 +109,11 @@ fn every_host_takes_ports_of_the_range_or_says_that_it_is_too_narrow() {
         assert!(wide.contains(own), "{line}");
         assert!(wide.contains(master.parse().unwrap()), "{line}");
     }
-    // Three ranks need six ports, and the first host one more.
+    // Three ranks need six ports, and the first host two more.
     let narrow = range(50, 4);
     let done = run(narrow, 3);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
-    for (host, needed) in [(0, 7), (1, 6)] {
+    for (host, needed) in [(0, 8), (1, 6)] {
         let host = hosts.address(host);
         let told = format!("  {host}: {needed} ports of {narrow} are needed, and ");
         assert!(done.stderr.contains(&told), "{}", done.stderr);

@@ -98,14 +98,37 @@ pub enum Error {
     /// Some hosts cannot take part. Whatever ran on the others has been stopped.
     #[error("{}", told(.0))]
     Hosts(Vec<HostProblem>),
-    /// This program's own binary cannot be read, to be sent to other hosts.
+    /// A file cannot be read that is to be sent to other hosts: this program's own binary, or one
+    /// of a folder.
     #[error("cannot read {}, to send it to the hosts", path.display())]
-    Binary {
+    Unreadable {
         /// Its path.
         path: PathBuf,
         /// What the system said.
         #[source]
         source: io::Error,
+    },
+    /// A folder is to be sent that is none.
+    #[error("{} is no folder", path.display())]
+    NoFolder {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A link in a folder that is to be sent leads out of it.
+    #[error("{} is a link to {}, which will not be there on other hosts", path.display(), target.display())]
+    LinkOutside {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// A folder has more in it than is sent.
+    #[error("{} holds more than {limit} files that git does not ignore", folder.display())]
+    TooManyFiles {
+        /// The folder.
+        folder: PathBuf,
+        /// How many are sent at most.
+        limit: usize,
     },
     /// Log files cannot be made.
     #[error("cannot make log files in {}", folder.display())]

@@ -22,6 +22,7 @@
 
 pub mod agent;
 mod channel;
+mod digest;
 pub mod doctor;
 pub mod environment;
 pub mod error;
@@ -46,6 +47,7 @@ pub mod role;
 pub mod shell;
 mod stat;
 pub mod supervision;
+pub mod sync;
 pub mod usage;
 pub mod whereabouts;
 
@@ -60,5 +62,6 @@ pub use place::Place;
 pub use progress::Progress;
 pub use role::{Role, Roles};
 pub use supervision::Verdict;
+pub use sync::SyncProgress;
 pub use usage::{Traffic, Usage};
 pub use whereabouts::{Target, Whereabouts};

@@ -58,6 +58,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<PathBuf>,
 
+    /// Send this folder to the hosts, without what git ignores, and start the ranks in it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sync: Option<PathBuf>,
+
     /// A shell command to run once on every host before the ranks start
     #[arg(long, value_name = "COMMAND")]
     pub(crate) setup: Option<String>,
@@ -70,7 +74,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PORT")]
     pub(crate) master_port: Option<u16>,
 
-    /// The ports that ranks and their frameworks listen on, on every host: two for each rank, and one
+    /// The ports that ranks and their frameworks listen on, on every host: two for each rank, and two
     /// more on the first host; any free ones by default
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) ports: Option<PortRange>,
@@ -213,7 +217,7 @@ impl RunArguments {
                 ..ParameterServers::default()
             },
             folder: self.workdir,
-            sync: None,
+            sync: self.sync,
             setup: self.setup,
             ssh: self.place.ssh(),
             network: Network {

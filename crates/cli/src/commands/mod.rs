@@ -17,6 +17,7 @@ mod remote_shell;
 mod repo;
 mod report;
 mod run;
+mod syncing;
 mod table;
 mod tmux;
 mod track;

@@ -4,14 +4,15 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io::IsTerminal;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use carole_launch::fleet::Way;
 use carole_launch::random::random_word;
-use carole_launch::request::{ParameterServers, Request, Streams, Terminal};
+use carole_launch::request::{ParameterServers, Request, Streams, Talk, Terminal};
+use carole_launch::sync::Listing;
 use carole_launch::{
     Error, Facts, Fleet, Job, Listed, Order, Output, Reach, RemoteShell, Report, Role, Roles,
     Variable, Verdict, forward_interrupts, program,
@@ -21,6 +22,7 @@ use tracing::{info, warn};
 
 use super::job::{self, Orders};
 use super::page::{self, Page};
+use super::syncing::Syncing;
 use super::track::{self, Track};
 use super::{agent, detach, job_file};
 use super::{mpi, table, tmux};
@@ -102,7 +104,13 @@ pub(crate) fn launch(request: &Request) -> Result<ExitCode, Failure> {
 fn check(request: &Request) -> Result<Listed, Failure> {
     refuse(request)?;
     let listed = Listed::find(&request.hosts).map_err(wrong_hosts)?;
-    if listed.hosts.iter().any(|host| host.way == Way::Here) && request.folder.is_none() {
+    if let Some(folder) = sync_folder(request)?
+        && listed.hosts.iter().any(|host| host.way != Way::Here)
+    {
+        Listing::of(&folder).map_err(unusable_folder)?;
+    }
+    let elsewhere = request.folder.is_some() || request.sync.is_some();
+    if listed.hosts.iter().any(|host| host.way == Way::Here) && !elsewhere {
         let search = std::env::var_os("PATH");
         program::find(&request.command[0], search.as_deref()).map_err(unusable_program)?;
     }
@@ -116,18 +124,58 @@ fn check(request: &Request) -> Result<Listed, Failure> {
     Ok(listed)
 }
 
-/// What cannot be honoured yet is refused, never ignored.
+/// What cannot be honoured, or not yet, is refused, never ignored.
 fn refuse(request: &Request) -> Result<(), Failure> {
-    if request.sync.is_some() {
-        let error = anyhow!("sending a folder to hosts is not available yet");
-        return Err(Failure::usage(error).with_hint("leave it out"));
-    }
     if let Some(ports) = request.network.ports.filter(|_| request.mpi) {
         let error = anyhow!("--ports {ports}: under --mpi, ports are the MPI's own to choose");
         let hint = "tell it with a variable, such as -x OMPI_MCA_btl_tcp_port_min_v4=10000";
         return Err(Failure::usage(error).with_hint(hint));
     }
-    Ok(())
+    let wrong = [
+        (
+            request.sync.is_some() && request.folder.is_some(),
+            "--sync and a folder to start in exclude each other: ranks start in the one that is sent",
+            "leave --workdir out, or workdir in the job file",
+        ),
+        (
+            request.sync.is_some() && request.mpi,
+            "--sync and MPI exclude each other: mpirun starts the ranks in the same folder everywhere",
+            "leave --sync out and use a shared file system, or carole repo",
+        ),
+    ];
+    match wrong.into_iter().find(|(asked, ..)| *asked) {
+        Some((_, what, hint)) => Err(Failure::usage(anyhow!("{what}")).with_hint(hint)),
+        None => Ok(()),
+    }
+}
+
+/// The folder to send, by the one path that leads to it without links.
+fn sync_folder(request: &Request) -> Result<Option<PathBuf>, Failure> {
+    let Some(folder) = &request.sync else {
+        return Ok(None);
+    };
+    let found = folder
+        .canonicalize()
+        .with_context(|| format!("--sync {}", folder.display()))
+        .map_err(|error| Failure::usage(error).with_hint("is the path right, seen from here?"))?;
+    if found.is_dir() {
+        Ok(Some(found))
+    } else {
+        Err(unusable_folder(Error::NoFolder { path: found }))
+    }
+}
+
+/// A folder that cannot be sent is a mistake on the command line.
+fn unusable_folder(error: Error) -> Failure {
+    let hint = match &error {
+        Error::NoFolder { .. } => "--sync names a folder, which is sent with what is in it",
+        Error::LinkOutside { .. } => {
+            "let it lead to a place in the folder, by a relative path, or name it in .gitignore"
+        }
+        Error::TooManyFiles { .. } => "name in .gitignore what the program does not need",
+        _ => "may you read it? What .gitignore names is not sent",
+    };
+    Failure::usage(error).with_hint(hint)
 }
 
 /// The job's name, made up if there is none.
@@ -243,6 +291,7 @@ async fn attempt(
         Terminal::Tui => Some(USAGE_ON_PAGE),
         _ => track.is_kept().then_some(USAGE_IN_REGISTRY),
     };
+    let sync = sync_folder(request)?;
     let job = |coordinator, token| Job {
         job: name.to_owned(),
         ranks,
@@ -252,6 +301,7 @@ async fn attempt(
         environment: request.environment,
         variables: work.variables.clone(),
         folder,
+        sync,
         setup: request.setup.clone(),
         coordinator,
         token,
@@ -290,6 +340,7 @@ async fn attempt(
             let _ = orders.send(Order::GiveUp(reason));
         })
     });
+    let mut syncing = Syncing::new(page.is_none() && request.output.talk != Talk::Quiet);
     let ended = job::carry_out(
         fleet,
         name,
@@ -299,6 +350,7 @@ async fn attempt(
         orders,
         request.start_timeout,
         |event| {
+            syncing.note(event);
             if let Some(page) = &page {
                 page.note(event);
             }
@@ -315,6 +367,7 @@ async fn attempt(
         },
     )
     .await;
+    drop(syncing);
     if let Some(watching) = watching {
         watching.abort();
     }
@@ -370,7 +423,7 @@ fn colours() -> bool {
 }
 
 /// Where ranks start: what the person said, else on other hosts the same folder as here.
-fn folder(request: &Request, listed: &Listed) -> Option<std::path::PathBuf> {
+fn folder(request: &Request, listed: &Listed) -> Option<PathBuf> {
     let remote = listed.hosts.iter().any(|host| host.way != Way::Here);
     match &request.folder {
         Some(folder) => Some(folder.clone()),

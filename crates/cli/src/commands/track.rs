@@ -127,7 +127,9 @@ impl Track {
                     one.progress = Some(progress.clone());
                 }
             }
-            Event::Lost { .. } | Event::Printed { .. } => return false,
+            Event::Syncing(_) | Event::Synced | Event::Lost { .. } | Event::Printed { .. } => {
+                return false;
+            }
         }
         self.write();
         started

@@ -222,7 +222,8 @@ static MPIRUN: Launcher<Draft> = Launcher {
             "KEY VALUE",
             Honoured(
                 "the variable OMPI_MCA_KEY. Of plm_rsh_args, the flags -p, -i, -l and -o are \
-                 Carole's for ssh; plm_rsh_agent can be ssh only",
+                 Carole's for ssh; plm_rsh_agent can be ssh only: daemons are started over \
+                 Carole's connections",
                 mca::open_mpi,
             ),
         ),

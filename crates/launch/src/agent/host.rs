@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 use crate::channel::message::{Hello, PROTOCOL};
 
@@ -104,6 +105,16 @@ fn ssh_address() -> Option<IpAddr> {
 pub(super) fn launcher_address() -> Option<IpAddr> {
     let connection = env::var("SSH_CONNECTION").ok()?;
     connection.split(' ').next()?.parse().ok()
+}
+
+/// Where this user's cache is, as the script that sends the binary finds it.
+pub(crate) fn cache_folder() -> PathBuf {
+    let named = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
+    let cache = named.map_or_else(
+        || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"),
+        PathBuf::from,
+    );
+    cache.join("carole")
 }
 
 /// Every interface's addresses.

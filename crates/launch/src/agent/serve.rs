@@ -23,11 +23,13 @@ use super::meter::Meter;
 use super::probe::Probing;
 use super::ranks::{NotStarted, Ranks};
 use super::tunnel::{self, Tunnels};
+use crate::channel::folder::SyncOrder;
 use crate::channel::frame::{Frame, Reader};
 use crate::channel::message::{Order, Prepare, Prepared, Report, Signal, Word};
 use crate::ports::ReservedPorts;
 use crate::private;
 use crate::relay;
+use crate::sync::{Piece, Receiving};
 
 /// Frames that may wait to be sent.
 const QUEUE: usize = 64;
@@ -50,6 +52,7 @@ pub(super) async fn serve(folder: &Path) -> io::Result<()> {
     let mut agent = Agent {
         folder: folder.to_owned(),
         work: None,
+        receiving: None,
         ranks: Ranks::default(),
         meter: None,
         tunnels: Tunnels::default(),
@@ -68,6 +71,9 @@ pub(super) async fn serve(folder: &Path) -> io::Result<()> {
                 Ok(Some(Frame::Order(Order::End))) => break false,
                 Ok(Some(Frame::Order(order))) => agent.obey(order).await,
                 Ok(Some(Frame::Input { rank, bytes })) => agent.ranks.input(rank, bytes),
+                Ok(Some(Frame::FileData(place, bytes))) => {
+                    agent.take_in(Piece::Data(place, bytes.to_vec())).await;
+                }
                 Ok(Some(Frame::TunnelData(id, bytes))) => agent.tunnels.data(id, bytes),
                 Ok(Some(Frame::TunnelEnd(id))) => agent.tunnels.end(id),
                 Ok(Some(other)) => debug!(?other, "the launcher sent what only agents send"),
@@ -98,6 +104,8 @@ struct Agent {
     folder: PathBuf,
     /// Where ranks start.
     work: Option<PathBuf>,
+    /// A folder that is sent.
+    receiving: Option<Receiving>,
     ranks: Ranks,
     /// What the ranks use, where somebody asked.
     meter: Option<Meter>,
@@ -118,6 +126,7 @@ impl Agent {
 
     async fn obey(&mut self, order: Order) {
         match order {
+            Order::Sync(order) => self.take_in(Piece::Order(order)).await,
             Order::Prepare(prepare) => {
                 let prepared = self.prepare(prepare).await;
                 self.report(match prepared {
@@ -180,6 +189,23 @@ impl Agent {
             let _ = self
                 .frames
                 .try_send(Frame::Report(Report::Usage(usage)).encode());
+        }
+    }
+
+    async fn take_in(&mut self, piece: Piece) {
+        if let Piece::Order(SyncOrder::Begin { .. }) = piece {
+            let base = host::cache_folder().join("sync");
+            self.receiving = match std::path::absolute(base) {
+                Ok(base) => Some(Receiving::begin(base, self.frames.clone())),
+                Err(error) => {
+                    self.report(Report::Refused(format!("no cache folder: {error}")))
+                        .await;
+                    None
+                }
+            };
+        }
+        if let Some(receiving) = &self.receiving {
+            receiving.take(piece).await;
         }
     }
 

@@ -22,6 +22,7 @@ const TUNNEL_OPEN: u8 = 5;
 const TUNNEL_DATA: u8 = 6;
 const TUNNEL_END: u8 = 7;
 const INPUT: u8 = 8;
+const FILE_DATA: u8 = 9;
 
 /// What a frame says.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub(crate) enum Frame<'a> {
     TunnelData(u32, &'a [u8]),
     /// Nothing more comes from this side.
     TunnelEnd(u32),
+    /// The next bytes of a file, by its place in the list of those that are sent.
+    FileData(u32, &'a [u8]),
 }
 
 impl Frame<'_> {
@@ -68,6 +71,7 @@ impl Frame<'_> {
             Self::TunnelOpen(id) => frame(TUNNEL_OPEN, &[&id.to_le_bytes()]),
             Self::TunnelData(id, bytes) => frame(TUNNEL_DATA, &[&id.to_le_bytes(), bytes]),
             Self::TunnelEnd(id) => frame(TUNNEL_END, &[&id.to_le_bytes()]),
+            Self::FileData(place, bytes) => frame(FILE_DATA, &[&place.to_le_bytes(), bytes]),
         }
     }
 }
@@ -181,6 +185,7 @@ fn decode(kind: u8, content: &[u8]) -> io::Result<Frame<'_>> {
         TUNNEL_OPEN => Ok(Frame::TunnelOpen(numbered()?.0)),
         TUNNEL_DATA => numbered().map(|(id, bytes)| Frame::TunnelData(id, bytes)),
         TUNNEL_END => Ok(Frame::TunnelEnd(numbered()?.0)),
+        FILE_DATA => numbered().map(|(place, bytes)| Frame::FileData(place, bytes)),
         _ => Err(bad(format!("a frame of the unknown kind {kind}"))),
     }
 }

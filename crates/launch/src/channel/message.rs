@@ -9,6 +9,7 @@ use carole_plan::PortRange;
 use serde::{Deserialize, Serialize};
 
 use super::examination::{Examine, Examined, Listen, Probe, Probed};
+use super::folder::{SyncOrder, SyncReport};
 use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::usage::{Traffic, Usage};
@@ -21,6 +22,8 @@ pub(crate) const PROTOCOL: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
+    /// Take a folder in.
+    Sync(SyncOrder),
     Prepare(Prepare),
     Start(Start),
     /// Signals the ranks that run.
@@ -118,8 +121,9 @@ pub(crate) enum Signal {
 pub(crate) enum Report {
     /// The first report.
     Hello(Hello),
+    Sync(SyncReport),
     Prepared(Prepared),
-    /// Preparing failed; why.
+    /// Taking a folder in, or preparing, failed; why.
     Refused(String),
     /// A rank could not be started; why. None of this host's run then.
     NotStarted {
@@ -196,6 +200,15 @@ pub(crate) struct Prepared {
 pub(crate) enum Word {
     Text(String),
     Bytes(Vec<u8>),
+}
+
+impl Word {
+    pub(crate) fn as_os_str(&self) -> &OsStr {
+        match self {
+            Self::Text(text) => text.as_ref(),
+            Self::Bytes(bytes) => OsStr::from_bytes(bytes),
+        }
+    }
 }
 
 impl From<&OsStr> for Word {

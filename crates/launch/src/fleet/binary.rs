@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use ring::digest::{SHA256, digest};
+use crate::digest::digest_of;
 
 /// A binary and its digest.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ impl Binary {
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let bytes: Arc<[u8]> = fs::read(path)?.into();
         Ok(Self {
-            digest: hex(&bytes),
+            digest: digest_of(&bytes),
             bytes,
         })
     }
@@ -62,16 +62,7 @@ pub(super) fn platform() -> String {
 
 /// Whether this process's own file has this digest.
 pub fn has_digest(expected: &str) -> io::Result<bool> {
-    Ok(hex(&fs::read("/proc/self/exe")?) == expected)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut text = String::new();
-    for byte in digest(&SHA256, bytes).as_ref() {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-    }
-    text
+    Ok(digest_of(&fs::read("/proc/self/exe")?) == expected)
 }
 
 #[cfg(test)]
@@ -86,7 +77,7 @@ mod tests {
     fn sent(bytes: &'static [u8]) -> (String, Option<String>) {
         let binary = Binary {
             bytes: Arc::from(bytes),
-            digest: hex(bytes),
+            digest: digest_of(bytes),
         };
         let name = format!("carole-binary-{}-{}", std::process::id(), binary.digest);
         let cache = std::env::temp_dir().join(name);
@@ -127,7 +118,7 @@ mod tests {
     fn the_script_is_one_line_that_every_shell_passes_on() {
         let binary = Binary {
             bytes: Arc::from(&b"abc"[..]),
-            digest: hex(b"abc"),
+            digest: digest_of(b"abc"),
         };
         let script = binary.script();
         let inner = script

@@ -144,6 +144,10 @@ pub(crate) fn hint(said: &str, host: &str) -> Option<String> {
             "the cache folder there is mounted noexec; XDG_CACHE_HOME can name another place",
         ),
         (
+            "Permission denied (os error",
+            "may you read and write there?",
+        ),
+        (
             "Permission denied",
             "is your key there and loaded (ssh-add -l)? `ssh HOST true` must work without a question",
         ),
@@ -173,11 +177,19 @@ pub(crate) fn hint(said: &str, host: &str) -> Option<String> {
         ),
         (
             "are needed, and",
-            "each rank needs two ports, and the first host one more; give a wider range (--ports)",
+            "each rank needs two ports, and the first host two more; give a wider range (--ports)",
         ),
         (
             "No space left on device",
             "the home folder there is full; XDG_CACHE_HOME can name another place",
+        ),
+        (
+            "quota exceeded",
+            "there is no room left for you there; XDG_CACHE_HOME can name another place",
+        ),
+        (
+            "changed while it was sent",
+            "start again when nothing writes to it; what a .gitignore names is not sent",
         ),
         (
             "Read-only file system",

@@ -164,6 +164,11 @@ impl Link {
         self.orders.downgrade()
     }
 
+    /// Where frames for the agent are put; waits while many wait to be sent.
+    pub(super) fn frames(&self) -> &mpsc::Sender<Vec<u8>> {
+        &self.orders
+    }
+
     pub(super) async fn order(&self, order: Order) {
         // An agent that is gone is told of by its last event.
         let _ = self.orders.send(Frame::Order(order).encode()).await;
@@ -328,7 +333,7 @@ impl Listening {
                     tunnels.end(id);
                     continue;
                 }
-                Ok(Some(Frame::Order(_) | Frame::Input { .. })) => {
+                Ok(Some(Frame::Order(_) | Frame::Input { .. } | Frame::FileData(..))) => {
                     break Some("it gave an order".to_owned());
                 }
                 Ok(None) => break None,

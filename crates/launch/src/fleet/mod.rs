@@ -3,8 +3,9 @@
 //! # Expected flow
 //!
 //! [`Fleet::connect`] starts an agent on every host, all at once. What the hosts are like may decide
-//! how many ranks there are; then [`Fleet::run`] prepares the hosts, starts the ranks, relays what
-//! they print, stops them when one fails or when ordered, and reports.
+//! how many ranks there are; then [`Fleet::run`] sends the hosts a folder if it is asked to, prepares
+//! them, starts the ranks, relays what they print, stops them when one fails or when ordered, and
+//! reports.
 //!
 //! # Guarantees
 //!
@@ -18,6 +19,7 @@ mod pipes;
 mod plan;
 mod screen;
 mod shell;
+mod sync;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -51,6 +53,7 @@ use crate::render::Exception;
 use crate::request::{Binding, OutputRequest, Ssh, Terminal};
 use crate::role::{Role, Roles};
 use crate::supervision::{Action, Supervision, Verdict};
+use crate::sync::SyncProgress;
 use crate::usage::{Traffic, Usage};
 use screen::{Screen, earlier};
 use shell::Shells;
@@ -92,6 +95,8 @@ pub struct Job {
     pub variables: Vec<Variable>,
     /// The folder in which the ranks start, on every host.
     pub folder: Option<PathBuf>,
+    /// A folder that is sent to the other hosts; ranks start in it instead.
+    pub sync: Option<PathBuf>,
     /// A shell command that runs once on every host first.
     pub setup: Option<String>,
     /// Where the coordinator listens, on this host.
@@ -163,6 +168,10 @@ pub enum Order {
 /// What happens to a job, for whoever follows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// A folder is being sent to the hosts.
+    Syncing(SyncProgress),
+    /// That is over, well or not.
+    Synced,
     /// A process of it was started.
     Started {
         /// Which.
@@ -298,7 +307,13 @@ impl Fleet {
                 .retain(|_| counts.next().is_some_and(|ranks| *ranks > 0));
             ranks.retain(|count| *count > 0);
         }
-        let prepared = self.prepare(job, &ranks).await?;
+        let folders = tokio::select! {
+            folders = self.folders(job, &mut on_event) => folders?,
+            verdict = ordered_to_end(&mut orders) => {
+                return Ok(Report { verdict: Some(verdict), ..Report::default() });
+            }
+        };
+        let prepared = self.prepare(job, &ranks, &folders).await?;
         let mut starts = plan::starts(job, &ranks, &self.members, &prepared)?;
         let shells = match &job.remote_shell {
             Some(shell) => {
@@ -486,11 +501,37 @@ impl Fleet {
             .collect()
     }
 
+    /// Where ranks start, for each host; what is to be sent is sent for that.
+    async fn folders(
+        &mut self,
+        job: &Job,
+        on_event: &mut impl FnMut(Event),
+    ) -> Result<Vec<Option<PathBuf>>, Error> {
+        match &job.sync {
+            Some(root) => {
+                let folders = self.send_folder(root, on_event).await?;
+                Ok(folders.into_iter().map(Some).collect())
+            }
+            None => Ok(vec![job.folder.clone(); self.members.len()]),
+        }
+    }
+
     /// Has every host prepare, and waits for all.
-    async fn prepare(&mut self, job: &Job, ranks: &[usize]) -> Result<Vec<plan::Prepared>, Error> {
+    async fn prepare(
+        &mut self,
+        job: &Job,
+        ranks: &[usize],
+        folders: &[Option<PathBuf>],
+    ) -> Result<Vec<plan::Prepared>, Error> {
         for (index, member) in self.members.iter().enumerate() {
             member.link.serve_coordinator(job.coordinator);
-            let order = plan::prepare(job, &member.host, ranks[index], index == 0);
+            let order = plan::prepare(
+                job,
+                &member.host,
+                folders[index].as_deref(),
+                ranks[index],
+                index == 0,
+            );
             member.link.order(AgentOrder::Prepare(order)).await;
         }
         let mut prepared = Vec::new();
@@ -561,6 +602,15 @@ impl Fleet {
         } else {
             Err(Error::Hosts(problems))
         }
+    }
+}
+
+/// Waits until somebody wants the job to end before it has begun.
+async fn ordered_to_end(orders: &mut mpsc::UnboundedReceiver<Order>) -> Verdict {
+    match orders.recv().await {
+        Some(Order::Interrupt(interrupt)) => Verdict::Interrupted(interrupt),
+        Some(Order::GiveUp(reason)) => Verdict::GivenUp(reason),
+        None => std::future::pending().await,
     }
 }
 
@@ -670,7 +720,7 @@ pub(crate) async fn join_all(
     let remote = hosts.iter().any(|host| host.way != Way::Here);
     let binary = remote
         .then(|| {
-            binary::Binary::read(&reach.binary).map_err(|source| Error::Binary {
+            binary::Binary::read(&reach.binary).map_err(|source| Error::Unreadable {
                 path: reach.binary.clone(),
                 source,
             })

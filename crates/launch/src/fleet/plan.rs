@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use carole_plan::{HostLayout, PeerId, PortRange};
 
@@ -49,11 +49,18 @@ pub(crate) fn addresses(told: &[(&Way, IpAddr, Option<IpAddr>)], named: bool) ->
 /// Ports that are reserved on the first host for frameworks that meet there: PyTorch's and JAX's.
 const MEETING_PORTS: usize = 2;
 
-/// The order to prepare, for a host with so many ranks; the first host has the meeting ports, too.
+/// The order to prepare, for a host with so many ranks, which start in `folder`; the first host has
+/// the meeting ports, too.
 ///
 /// Ranks find a port for their data themselves, unless it must be in a range: then it is promised to
 /// them like the others, so that no framework's is taken.
-pub(super) fn prepare(job: &Job, host: &Host, ranks: usize, first: bool) -> Prepare {
+pub(super) fn prepare(
+    job: &Job,
+    host: &Host,
+    folder: Option<&Path>,
+    ranks: usize,
+    first: bool,
+) -> Prepare {
     let data = if job.ports.is_some() { ranks } else { 0 };
     Prepare {
         ports: ranks + data + if first { MEETING_PORTS } else { 0 },
@@ -62,10 +69,7 @@ pub(super) fn prepare(job: &Job, host: &Host, ranks: usize, first: bool) -> Prep
         tunnel: host.way != Way::Here,
         token: job.token.to_hex(),
         setup: job.setup.clone(),
-        folder: job
-            .folder
-            .as_ref()
-            .map(|folder| Word::from(folder.as_os_str())),
+        folder: folder.map(|folder| Word::from(folder.as_os_str())),
     }
 }
 

@@ -112,6 +112,7 @@ async fn supervise(
         environment: EnvironmentSet::Carole,
         variables: Vec::new(),
         folder: None,
+        sync: None,
         setup: None,
         coordinator,
         token,

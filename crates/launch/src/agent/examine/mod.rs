@@ -11,7 +11,7 @@ use std::env;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Access, access, statvfs};
@@ -42,7 +42,7 @@ pub(super) fn examine(interfaces: &[String]) -> Examined {
         },
         shared_memory: kernel::shared_memory(&limits),
         limits,
-        cache: folder(&cache_folder()),
+        cache: folder(&host::cache_folder()),
         temporary: folder(&env::temp_dir()),
         cores: cores(cgroup.cores),
         memory: memory(&read("/proc/meminfo"), cgroup.memory, cgroup.memory_left),
@@ -102,16 +102,6 @@ fn limits(cgroup_processes: Option<u64>) -> Limits {
         address_space: soft(Resource::As),
         file_size: soft(Resource::Fsize),
     }
-}
-
-/// Where this user's cache is, as the script that sends the binary finds it.
-fn cache_folder() -> PathBuf {
-    let named = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
-    let cache = named.map_or_else(
-        || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"),
-        PathBuf::from,
-    );
-    cache.join("carole")
 }
 
 fn folder(path: &Path) -> Folder {
