@@ -172,11 +172,8 @@ fn settle(patients: &mut [Result<Patient, HostProblem>], named: bool) {
 
 /// Ends the agents, and waits until they have.
 async fn end(patients: impl IntoIterator<Item = Result<Patient, HostProblem>>) {
-    let mut ending = JoinSet::new();
-    for patient in patients.into_iter().flatten() {
-        ending.spawn(patient.member.end());
-    }
-    ending.join_all().await;
+    let members = patients.into_iter().flatten().map(|patient| patient.member);
+    fleet::end_all(members).await;
 }
 
 /// Has every host that was reached connect to every other, and ends their agents.

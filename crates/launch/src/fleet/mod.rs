@@ -265,6 +265,23 @@ pub(crate) struct Member {
     early: Vec<Incoming>,
 }
 
+/// What came of starting the ranks.
+enum Beginning {
+    Begun(Box<Begun>),
+    /// It was given up before.
+    Ended(Verdict),
+}
+
+/// A job whose ranks were started.
+struct Begun {
+    /// How many, by host.
+    ranks: Vec<usize>,
+    /// Each rank's host.
+    hosts: Vec<String>,
+    screen: Screen,
+    shells: Option<Shells>,
+}
+
 impl Fleet {
     /// Starts an agent on every host. If some cannot take part, the others' end.
     pub async fn connect(hosts: &[Host], reach: &Reach) -> Result<Self, Error> {
@@ -278,6 +295,7 @@ impl Fleet {
         if problems.is_empty() {
             Ok(Self { members })
         } else {
+            end_all(members).await;
             Err(Error::Hosts(problems))
         }
     }
@@ -299,6 +317,30 @@ impl Fleet {
         mut orders: mpsc::UnboundedReceiver<Order>,
         mut on_event: impl FnMut(Event),
     ) -> Result<Report, Error> {
+        match self.begin(job, &output, &mut orders, &mut on_event).await {
+            Ok(Beginning::Begun(begun)) => self.follow(*begun, job, output, orders, on_event).await,
+            Ok(Beginning::Ended(verdict)) => {
+                end_all(self.members).await;
+                Ok(Report {
+                    verdict: Some(verdict),
+                    ..Report::default()
+                })
+            }
+            Err(error) => {
+                end_all(self.members).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Prepares the hosts and starts the ranks.
+    async fn begin(
+        &mut self,
+        job: &Job,
+        output: &Output,
+        orders: &mut mpsc::UnboundedReceiver<Order>,
+        on_event: &mut impl FnMut(Event),
+    ) -> Result<Beginning, Error> {
         let mut ranks = job.ranks.clone();
         if job.remote_shell.is_none() {
             // Hosts that get no rank have nothing to do.
@@ -308,10 +350,8 @@ impl Fleet {
             ranks.retain(|count| *count > 0);
         }
         let folders = tokio::select! {
-            folders = self.folders(job, &mut on_event) => folders?,
-            verdict = ordered_to_end(&mut orders) => {
-                return Ok(Report { verdict: Some(verdict), ..Report::default() });
-            }
+            folders = self.folders(job, on_event) => folders?,
+            verdict = ordered_to_end(orders) => return Ok(Beginning::Ended(verdict)),
         };
         let prepared = self.prepare(job, &ranks, &folders).await?;
         let mut starts = plan::starts(job, &ranks, &self.members, &prepared)?;
@@ -335,16 +375,38 @@ impl Fleet {
         };
         let hosts = self.rank_hosts(&ranks);
         let local: Vec<usize> = ranks.iter().flat_map(|count| 0..*count).collect();
-        let mut screen = Screen::new(&job.output, job.colour, &job.roles, &hosts, &local, &output)?;
+        let screen = Screen::new(&job.output, job.colour, &job.roles, &hosts, &local, output)?;
         for (member, start) in self.members.iter().zip(starts) {
             member.link.order(AgentOrder::Start(start)).await;
         }
         for event in self.started(job, &ranks).await? {
             on_event(event);
         }
-        let started = Instant::now();
         info!(job = job.job, size = job.size(), "ranks started");
+        Ok(Beginning::Begun(Box::new(Begun {
+            ranks,
+            hosts,
+            screen,
+            shells,
+        })))
+    }
 
+    /// Watches the ranks to their end.
+    async fn follow(
+        self,
+        begun: Begun,
+        job: &Job,
+        output: Output,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+        mut on_event: impl FnMut(Event),
+    ) -> Result<Report, Error> {
+        let Begun {
+            ranks,
+            hosts,
+            mut screen,
+            shells,
+        } = begun;
+        let started = Instant::now();
         let mut supervision = Supervision::new(job.size(), job.grace)
             .on_hosts(hosts)
             .with_roles(job.roles);
@@ -653,6 +715,12 @@ impl Member {
             problem,
         }
     }
+}
+
+/// Ends agents, and waits for that a little.
+pub(crate) async fn end_all(members: impl IntoIterator<Item = Member>) {
+    let ending: JoinSet<()> = members.into_iter().map(Member::end).collect();
+    ending.join_all().await;
 }
 
 /// The channels to all agents: what comes from any, by host.
