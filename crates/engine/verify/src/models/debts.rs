@@ -17,8 +17,9 @@ fn hold_window(local: &Local) {
 fn attend(local: &Local) -> Attendance {
     let party = party(local);
     let space = Space::Bytes(WINDOW_BYTES);
-    let opened = Attendance::open(&party, key(1), descriptor(1), space);
-    let mut attendance = opened.expect("a free slot");
+    let ticket = party.local.open(key(1), space, party.others);
+    let ticket = ticket.expect("a free slot");
+    let mut attendance = Attendance::new(&party, key(1), descriptor(1), ticket);
     attendance.post(&party, 0, true);
     attendance
 }

@@ -21,8 +21,9 @@ fn all_reduce(local: &Local, root: Option<usize>, bytes: usize) {
     };
     let mut reduce = Reduce::new(span, span, combine, root, WINDOW_BYTES);
     let space = reduce.space(&party);
-    let opened = Attendance::open(&party, key(1), descriptor(bytes as u64), space);
-    let mut attendance = opened.expect("a free slot");
+    let ticket = party.local.open(key(1), space, party.others);
+    let ticket = ticket.expect("a free slot");
+    let mut attendance = Attendance::new(&party, key(1), descriptor(bytes as u64), ticket);
     let staged = reduce.prepare(&party, &attendance);
     attendance.post(&party, staged, true);
     wait_for(|| {

@@ -12,7 +12,8 @@ use crate::span::Span;
 fn run(local: &Local, key: Key, mut transfer: Transfer) {
     let party = party(local);
     let space = Space::Bytes(transfer.space(&party));
-    let mut attendance = wait_for(|| Attendance::open(&party, key, descriptor(1), space).ok());
+    let ticket = wait_for(|| party.local.open(key, space, party.others).ok());
+    let mut attendance = Attendance::new(&party, key, descriptor(1), ticket);
     let staged = transfer.prepare(&party, &attendance);
     let counted = transfer.is_counted(&party);
     attendance.post(&party, staged, counted);
