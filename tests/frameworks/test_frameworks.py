@@ -23,6 +23,8 @@ CAROLE = Path(os.environ.get("CAROLE") or TARGET / "debug" / "carole").resolve()
 
 # Seconds; a job takes a tenth of it on two idle cores.
 LIMIT = 120
+# How a job ends of which a process ended with SIGSEGV.
+CRASHED = 128 + 11
 
 
 @dataclass
@@ -112,7 +114,12 @@ def test_keras_trains_with_mirrored_workers() -> None:
 
 
 def test_tensorflow_trains_with_a_parameter_server_until_the_chief_is_done() -> None:
-    finished = run("tf_parameter_server.py", "--ps", "1", "--chief", "--workers", "2")
+    flags = ("--ps", "1", "--chief", "--workers", "2")
+    finished = run("tf_parameter_server.py", *flags)
+    if finished.code == CRASHED:
+        # TensorFlow's own processes were seen to crash, once in 17 runs.
+        print(finished.stderr)
+        finished = run("tf_parameter_server.py", *flags)
     assert finished.code == 0, finished
     said = {line.partition("| ")[2] for line in finished.lines()}
     assert said >= {
