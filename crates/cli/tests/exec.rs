@@ -294,14 +294,7 @@ fn what_is_wrong_is_told_before_anything_runs() {
         (&["repo", "update", "../x", "-H", "a"], "no branch's name"),
     ] {
         let done = finished(folder.carole(words));
-        assert_eq!(done.code, Some(2), "{words:?}: {}", done.stderr);
-        let first = done.stderr.lines().next().unwrap_or_default();
-        assert!(
-            first.starts_with("error: ") && first.contains(told),
-            "{}",
-            done.stderr
-        );
-        assert!(done.stderr.contains("hint: "), "{}", done.stderr);
+        done.is_refused_with(told);
     }
 }
 

@@ -15,17 +15,17 @@
 mod binary;
 pub(crate) mod host;
 mod link;
+mod links;
 mod pipes;
 mod plan;
 mod screen;
 mod shell;
 mod sync;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use carole_coordinator::Token;
@@ -37,6 +37,7 @@ use tracing::{debug, info, warn};
 pub use binary::has_digest;
 pub use host::{AgentCommand, Destination, Host, Way, ssh_words_for_person};
 use link::{Incoming, Link, Means};
+use links::Links;
 pub(crate) use plan::addresses;
 
 use crate::channel::message::{
@@ -721,63 +722,6 @@ impl Member {
 pub(crate) async fn end_all(members: impl IntoIterator<Item = Member>) {
     let ending: JoinSet<()> = members.into_iter().map(Member::end).collect();
     ending.join_all().await;
-}
-
-/// The channels to all agents: what comes from any, by host.
-struct Links {
-    links: Vec<Link>,
-    early: VecDeque<(usize, Incoming)>,
-    /// Who is heard first the next time.
-    turn: usize,
-}
-
-impl Links {
-    fn new(members: Vec<Member>) -> Self {
-        let mut links = Vec::with_capacity(members.len());
-        let mut early = VecDeque::new();
-        for (index, member) in members.into_iter().enumerate() {
-            early.extend(member.early.into_iter().map(|printed| (index, printed)));
-            links.push(member.link);
-        }
-        Self {
-            links,
-            early,
-            turn: 0,
-        }
-    }
-
-    async fn order(&self, order: &AgentOrder) {
-        for link in &self.links {
-            link.order(order.clone()).await;
-        }
-    }
-
-    /// What comes next; none when all agents are gone. May be dropped while it waits.
-    async fn next(&mut self) -> Option<(usize, Incoming)> {
-        if let Some(early) = self.early.pop_front() {
-            return Some(early);
-        }
-        std::future::poll_fn(|context| {
-            let count = self.links.len();
-            let mut gone = 0;
-            for index in (self.turn..count).chain(0..self.turn) {
-                match self.links[index].incoming.poll_recv(context) {
-                    Poll::Ready(Some(event)) => {
-                        self.turn = (index + 1) % count;
-                        return Poll::Ready(Some((index, event)));
-                    }
-                    Poll::Ready(None) => gone += 1,
-                    Poll::Pending => {}
-                }
-            }
-            if gone == count {
-                Poll::Ready(None)
-            } else {
-                Poll::Pending
-            }
-        })
-        .await
-    }
 }
 
 /// Starts an agent on every host, all at once; in the hosts' order, who takes part or why not.
