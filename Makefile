@@ -35,12 +35,18 @@ demo: ## Build carole, run four ranks, compare with others: a few minutes, less 
 	@scripts/system-packages cc venv
 	@scripts/rust
 	$(call step,building carole)
-	cargo build --locked --release --package carole-cli
+	scripts/build
 	$(call step,four ranks all-reduce)
 	target/release/carole bench all-reduce -n 4 --sizes 4,64KiB,1MiB,16MiB --seconds 0.2
 	$(call step,the same beside others ($(DEMO_PEERS)): lower is better)
 	bench/compare $(DEMO_COMPARE) --peers $(DEMO_PEERS) --results target/demo
 	@printf '\nNext: README.md, or target/release/carole --help\n'
+
+.PHONY: build
+build: ## Build target/release/carole, which runs on any Linux of this processor
+	@scripts/system-packages cc
+	@scripts/rust
+	scripts/build
 
 .PHONY: test
 test: tools ## Run every check and every test
@@ -83,15 +89,8 @@ fmt: tools ## Format Rust, Python, C, C++ and Go
 	scripts/format
 
 .PHONY: bench
-bench: ## Compare with everything bench/compare knows, on an idle machine: hours
-	cargo build --locked --release --package carole-cli
+bench: build ## Compare with everything bench/compare knows, on an idle machine: hours
 	bench/compare
-
-.PHONY: static
-static: ## Build target/static/carole, which runs on any Linux of this processor
-	@scripts/system-packages cc
-	@scripts/rust
-	scripts/static
 
 .PHONY: clean
 clean: ## Remove what was built; tools and peers in the user's cache stay

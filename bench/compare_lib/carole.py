@@ -17,8 +17,8 @@ def find(given: str | None) -> Path:
     """The `carole` to measure: the one given, or this tree's release build, built if absent."""
     program = Path(given).resolve() if given else TREE / "target" / "release" / "carole"
     if not program.exists() and not given:
-        say("building carole (cargo build --release)")
-        tool("cargo", "build", "--release", directory=TREE, timeout=3600)
+        say("building carole (scripts/build)")
+        tool(TREE / "scripts/build", directory=TREE, timeout=3600)
     if not program.exists():
         raise PeerError(f"{program} does not exist")
     return program

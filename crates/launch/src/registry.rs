@@ -24,6 +24,8 @@ use crate::usage::{Traffic, Usage};
 const FILE: &str = "job.json";
 /// Jobs that have ended are kept up to this number.
 const KEPT: usize = 50;
+/// As many more may be there before the oldest are forgotten.
+const SPARE: usize = 14;
 
 /// What is known of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -248,6 +250,11 @@ impl Registry {
 
     /// Forgets the oldest jobs that have ended.
     pub fn prune(&self) {
+        // Looking at each costs as much as a rank's start: it is done now and then.
+        let count = fs::read_dir(&self.folder).map_or(0, Iterator::count);
+        if count < KEPT + SPARE {
+            return;
+        }
         let ended = self
             .all()
             .into_iter()

@@ -65,6 +65,7 @@ impl<D> Flag<D> {
     pub(super) fn told(&self) -> Cow<'static, str> {
         match self.handling {
             Handling::Honoured(text, _)
+            | Handling::Sets(text, _)
             | Handling::Accepted(text)
             | Handling::AcceptedIf(text, _) => text.into(),
             Handling::Refused { why, hint } => format!("refused: {why}; {hint}").into(),
@@ -86,6 +87,11 @@ pub(super) enum Values {
 pub(super) enum Handling<D> {
     /// It does what the launcher does.
     Honoured(&'static str, fn(&mut D, &Given) -> Result<(), Failure>),
+    /// The ranks get this variable, or exactly this one where its value stands behind it.
+    Sets(
+        &'static str,
+        fn(&mut D, &Given, &str) -> Result<(), Failure>,
+    ),
     /// Nothing, because the same comes about in another way: `no effect: …`.
     Accepted(&'static str),
     /// The same, if the value is one for which that holds.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use carole_launch::request::{DefaultSlots, Hosts, Ranks, Request, Talk};
 
-use super::flag::Handling::{Accepted, AcceptedIf, Help, Honoured, Refused, Version};
+use super::flag::Handling::{Accepted, AcceptedIf, Help, Honoured, Refused, Sets, Version};
 use super::flag::{Flag, Given};
 use super::scan::{Dialect, Launcher};
 use super::{Asked, ELASTIC, tee_into, unbuffer_python};
@@ -202,46 +202,36 @@ static HOROVODRUN: Launcher<Draft> = Launcher {
         Flag::value(
             &["--cycle-time-ms"],
             "N",
-            Honoured("HOROVOD_CYCLE_TIME", tuning::cycle),
+            Sets("HOROVOD_CYCLE_TIME", tuning::cycle),
         ),
         Flag::value(
             &["--cache-capacity"],
             "N",
-            Honoured("HOROVOD_CACHE_CAPACITY", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_CACHE_CAPACITY")
-            }),
+            Sets("HOROVOD_CACHE_CAPACITY", tuning::number),
         ),
         Flag::switch(
             &["--hierarchical-allreduce"],
-            Honoured("HOROVOD_HIERARCHICAL_ALLREDUCE, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLREDUCE", true)
-            }),
+            Sets("HOROVOD_HIERARCHICAL_ALLREDUCE=1", tuning::exactly),
         ),
         Flag::switch(
             &["--no-hierarchical-allreduce"],
-            Honoured("HOROVOD_HIERARCHICAL_ALLREDUCE, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLREDUCE", false)
-            }),
+            Sets("HOROVOD_HIERARCHICAL_ALLREDUCE=0", tuning::exactly),
         ),
         Flag::switch(
             &["--hierarchical-allgather"],
-            Honoured("HOROVOD_HIERARCHICAL_ALLGATHER, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLGATHER", true)
-            }),
+            Sets("HOROVOD_HIERARCHICAL_ALLGATHER=1", tuning::exactly),
         ),
         Flag::switch(
             &["--no-hierarchical-allgather"],
-            Honoured("HOROVOD_HIERARCHICAL_ALLGATHER, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_HIERARCHICAL_ALLGATHER", false)
-            }),
+            Sets("HOROVOD_HIERARCHICAL_ALLGATHER=0", tuning::exactly),
         ),
         Flag::switch(
             &["--autotune"],
             Honoured(
                 "HOROVOD_AUTOTUNE=1; without it the other flags of --autotune-… have no effect",
-                |draft, _| {
+                |draft, given| {
                     draft.autotune = true;
-                    tuning::switch(draft, tuning::AUTOTUNE, true)
+                    tuning::exactly(draft, given, "HOROVOD_AUTOTUNE=1")
                 },
             ),
         ),
@@ -255,35 +245,27 @@ static HOROVODRUN: Launcher<Draft> = Launcher {
         Flag::value(
             &["--autotune-log-file"],
             "FILE",
-            Honoured("HOROVOD_AUTOTUNE_LOG", |draft, given| {
-                tuning::text(draft, given, "HOROVOD_AUTOTUNE_LOG")
-            }),
+            Sets("HOROVOD_AUTOTUNE_LOG", tuning::text),
         ),
         Flag::value(
             &["--autotune-warmup-samples"],
             "N",
-            Honoured("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES")
-            }),
+            Sets("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", tuning::number),
         ),
         Flag::value(
             &["--autotune-steps-per-sample"],
             "N",
-            Honoured("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE")
-            }),
+            Sets("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", tuning::number),
         ),
         Flag::value(
             &["--autotune-bayes-opt-max-samples"],
             "N",
-            Honoured("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES")
-            }),
+            Sets("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", tuning::number),
         ),
         Flag::value(
             &["--autotune-gaussian-process-noise"],
             "N",
-            Honoured("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", tuning::noise),
+            Sets("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", tuning::noise),
         ),
         Flag::value(
             &["--timeline-filename"],
@@ -296,98 +278,71 @@ static HOROVODRUN: Launcher<Draft> = Launcher {
         Flag::switch(
             &["--timeline-mark-cycles"],
             Honoured(
-                "HOROVOD_TIMELINE_MARK_CYCLES, 1 or 0, if there is a timeline",
-                |draft, _| tuning::switch(draft, tuning::MARK_CYCLES, true),
+                "HOROVOD_TIMELINE_MARK_CYCLES=1, if there is a timeline",
+                |draft, given| tuning::exactly(draft, given, "HOROVOD_TIMELINE_MARK_CYCLES=1"),
             ),
         ),
         Flag::switch(
             &["--no-timeline-mark-cycles"],
             Honoured(
-                "HOROVOD_TIMELINE_MARK_CYCLES, 1 or 0, if there is a timeline",
-                |draft, _| tuning::switch(draft, tuning::MARK_CYCLES, false),
+                "HOROVOD_TIMELINE_MARK_CYCLES=0, if there is a timeline",
+                |draft, given| tuning::exactly(draft, given, "HOROVOD_TIMELINE_MARK_CYCLES=0"),
             ),
         ),
         Flag::switch(
             &["--no-stall-check"],
-            Honoured("HOROVOD_STALL_CHECK_DISABLE, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_STALL_CHECK_DISABLE", true)
-            }),
+            Sets("HOROVOD_STALL_CHECK_DISABLE=1", tuning::exactly),
         ),
         Flag::switch(
             &["--stall-check"],
-            Honoured("HOROVOD_STALL_CHECK_DISABLE, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_STALL_CHECK_DISABLE", false)
-            }),
+            Sets("HOROVOD_STALL_CHECK_DISABLE=0", tuning::exactly),
         ),
         Flag::value(
             &["--stall-check-warning-time-seconds"],
             "N",
-            Honoured("HOROVOD_STALL_CHECK_TIME_SECONDS", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_STALL_CHECK_TIME_SECONDS")
-            }),
+            Sets("HOROVOD_STALL_CHECK_TIME_SECONDS", tuning::number),
         ),
         Flag::value(
             &["--stall-check-shutdown-time-seconds"],
             "N",
-            Honoured("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
-            }),
+            Sets("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", tuning::number),
         ),
         Flag::switch(
             &["--mpi-threads-disable"],
-            Honoured("HOROVOD_MPI_THREADS_DISABLE, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_MPI_THREADS_DISABLE", true)
-            }),
+            Sets("HOROVOD_MPI_THREADS_DISABLE=1", tuning::exactly),
         ),
         Flag::switch(
             &["--no-mpi-threads-disable"],
-            Honoured("HOROVOD_MPI_THREADS_DISABLE, 1 or 0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_MPI_THREADS_DISABLE", false)
-            }),
+            Sets("HOROVOD_MPI_THREADS_DISABLE=0", tuning::exactly),
         ),
-        Flag::switch(
-            &["--tcp"],
-            Honoured("NCCL_IB_DISABLE=1", |draft, _| {
-                tuning::switch(draft, "NCCL_IB_DISABLE", true)
-            }),
-        ),
+        Flag::switch(&["--tcp"], Sets("NCCL_IB_DISABLE=1", tuning::exactly)),
         Flag::value(
             &["--num-nccl-streams"],
             "N",
-            Honoured("HOROVOD_NUM_NCCL_STREAMS", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_NUM_NCCL_STREAMS")
-            }),
+            Sets("HOROVOD_NUM_NCCL_STREAMS", tuning::number),
         ),
         Flag::value(
             &["--thread-affinity"],
             "N",
-            Honoured("HOROVOD_THREAD_AFFINITY", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_THREAD_AFFINITY")
-            }),
+            Sets("HOROVOD_THREAD_AFFINITY", tuning::number),
         ),
         Flag::value(
             &["--gloo-timeout-seconds"],
             "N",
-            Honoured("HOROVOD_GLOO_TIMEOUT_SECONDS", |draft, given| {
-                tuning::number(draft, given, "HOROVOD_GLOO_TIMEOUT_SECONDS")
-            }),
+            Sets("HOROVOD_GLOO_TIMEOUT_SECONDS", tuning::number),
         ),
         Flag::value(
             &["--log-level"],
             "LEVEL",
-            Honoured("HOROVOD_LOG_LEVEL", tuning::log_level),
+            Sets("HOROVOD_LOG_LEVEL", tuning::log_level),
         ),
         Flag::switch(
             &["--log-with-timestamp", "--no-log-hide-timestamp"],
-            Honoured("HOROVOD_LOG_HIDE_TIME=0", |draft, _| {
-                tuning::switch(draft, "HOROVOD_LOG_HIDE_TIME", false)
-            }),
+            Sets("HOROVOD_LOG_HIDE_TIME=0", tuning::exactly),
         ),
         Flag::switch(
             &["--log-without-timestamp", "--log-hide-timestamp"],
-            Honoured("HOROVOD_LOG_HIDE_TIME=1", |draft, _| {
-                tuning::switch(draft, "HOROVOD_LOG_HIDE_TIME", true)
-            }),
+            Sets("HOROVOD_LOG_HIDE_TIME=1", tuning::exactly),
         ),
         Flag::switch(
             &["-prefix-timestamp", "--prefix-output-with-timestamp"],

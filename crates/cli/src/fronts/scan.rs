@@ -92,6 +92,7 @@ impl<D> Launcher<D> {
             let given = self.values(&found, &mut rest)?;
             match found.flag.handling {
                 Handling::Honoured(_, apply) => apply(draft, &given)?,
+                Handling::Sets(variable, apply) => apply(draft, &given, variable)?,
                 Handling::AcceptedIf(_, check) => check(&given)?,
                 Handling::Accepted(_) | Handling::Refused { .. } => {}
                 Handling::Help => return Ok(Scanned::Answer(help::page(self))),

@@ -76,7 +76,9 @@ fn compare_row<D>(flag: &Flag<D>, name: &str, text: &str) {
     let expected = match flag.handling {
         Handling::Refused { .. } => (false, true),
         Handling::Accepted(_) | Handling::AcceptedIf(..) => (true, false),
-        Handling::Honoured(..) | Handling::Help | Handling::Version => (false, false),
+        Handling::Honoured(..) | Handling::Sets(..) | Handling::Help | Handling::Version => {
+            (false, false)
+        }
     };
     assert_eq!((no_effect, refused), expected, "{name}: {text}");
     if !refused {

@@ -30,6 +30,7 @@ use std::io;
 use std::process::ExitCode;
 
 pub use guard::under_guard;
+pub(crate) use host::cache_folder;
 
 /// Is the agent of this host until the launcher is gone. No other thread may run yet.
 pub fn run() -> io::Result<ExitCode> {

@@ -1,27 +1,56 @@
 //! This program's own binary, as it is sent to hosts that do not have it.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
+use crate::agent::cache_folder;
 use crate::digest::digest_of;
 
-/// A binary and its digest.
+/// A binary, by its digest.
 #[derive(Clone)]
 pub(super) struct Binary {
-    pub(super) bytes: Arc<[u8]>,
     /// The digest, in hexadecimal digits; names the file in the hosts' caches.
-    pub(super) digest: String,
+    digest: String,
+    size: u64,
+    path: PathBuf,
+    /// Read when the first host asks for it.
+    bytes: Arc<OnceLock<Vec<u8>>>,
 }
 
 impl Binary {
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
-        let bytes: Arc<[u8]> = fs::read(path)?.into();
+    /// Finds out a binary's digest. `memory` is the file in which it is remembered for the next
+    /// time: nearly always all hosts have the binary, and its bytes need not be read.
+    pub(super) fn find(path: &Path, memory: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let bytes = OnceLock::new();
+        let digest = remembered(memory, &metadata).map_or_else(
+            || {
+                let read = fs::read(path)?;
+                let digest = digest_of(&read);
+                let _ = bytes.set(read);
+                remember(memory, &metadata, &digest);
+                Ok::<_, io::Error>(digest)
+            },
+            Ok,
+        )?;
         Ok(Self {
-            digest: digest_of(&bytes),
-            bytes,
+            digest,
+            size: metadata.size(),
+            path: path.to_owned(),
+            bytes: Arc::new(bytes),
         })
+    }
+
+    /// What is in it.
+    pub(super) fn bytes(&self) -> io::Result<&[u8]> {
+        if let Some(bytes) = self.bytes.get() {
+            return Ok(bytes);
+        }
+        let read = fs::read(&self.path)?;
+        Ok(self.bytes.get_or_init(|| read))
     }
 
     /// What a host's shell runs: has the binary sent if it is not there, and becomes an agent.
@@ -29,7 +58,7 @@ impl Binary {
     /// In one line, without quotes of the kind around it or exclamation marks, so that whichever
     /// shell the user has there passes it on to `sh`.
     pub(super) fn script(&self) -> String {
-        let (digest, size) = (&self.digest, self.bytes.len());
+        let (digest, size) = (&self.digest, self.size);
         format!(
             "exec sh -c '\
             f=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/carole/carole-{digest}\"; \
@@ -40,6 +69,38 @@ impl Binary {
             else case $? in 126) echo {MAY_NOT_RUN} >&2;; 127) echo {CANNOT_RUN} >&2;; esac; \
             rm -f \"$t\"; exit 1; fi; fi; exec \"$f\" agent'"
         )
+    }
+}
+
+/// The file in which the digest of this user's binary is remembered.
+pub(super) fn memory() -> PathBuf {
+    cache_folder().join("digest")
+}
+
+/// What tells a file from every other, and from itself before it was changed.
+fn identity(of: &Metadata) -> String {
+    let (dev, inode, size) = (of.dev(), of.ino(), of.size());
+    let (changed, moved) = (of.mtime(), of.ctime());
+    let (changed_ns, moved_ns) = (of.mtime_nsec(), of.ctime_nsec());
+    format!("{dev} {inode} {size} {changed}.{changed_ns} {moved}.{moved_ns} ")
+}
+
+fn remembered(memory: &Path, metadata: &Metadata) -> Option<String> {
+    let text = fs::read_to_string(memory).ok()?;
+    let digest = text.strip_prefix(&identity(metadata))?;
+    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest.then(|| digest.to_owned())
+}
+
+/// Whether this succeeds or not, the digest is right: the next start takes longer if it does not.
+fn remember(memory: &Path, metadata: &Metadata, digest: &str) {
+    let name = format!("digest.{}", std::process::id());
+    let new = memory.with_file_name(name);
+    let written = memory.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = written.and_then(|()| fs::write(&new, identity(metadata) + digest));
+    // Others may do the same at the same time; whole files take each other's place.
+    if written.and_then(|()| fs::rename(&new, memory)).is_err() {
+        let _ = fs::remove_file(&new);
     }
 }
 
@@ -73,14 +134,57 @@ mod tests {
     use super::*;
     use crate::fleet::host::hint;
 
+    /// A folder with a binary in it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(bytes: &[u8]) -> Self {
+            let name = format!("carole-binary-{}-{}", std::process::id(), digest_of(bytes));
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("binary"), bytes).unwrap();
+            Self(folder)
+        }
+
+        fn memory(&self) -> PathBuf {
+            self.0.join("memory/digest")
+        }
+
+        fn find(&self) -> Binary {
+            Binary::find(&self.0.join("binary"), &self.memory()).unwrap()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_digest_is_remembered_until_the_binary_changes() {
+        let folder = Folder::new(b"one");
+        let (first, second) = (folder.find(), folder.find());
+        assert_eq!(first.digest, digest_of(b"one"));
+        assert_eq!(second.digest, first.digest);
+        assert!(first.bytes.get().is_some() && second.bytes.get().is_none());
+        assert_eq!(second.bytes().unwrap(), b"one");
+
+        fs::write(folder.0.join("binary"), b"other").unwrap();
+        assert_eq!(folder.find().digest, digest_of(b"other"));
+
+        for wrong in ["", "nonsense", "\0\u{fffd}"] {
+            let right = fs::read_to_string(folder.memory()).unwrap();
+            fs::write(folder.memory(), right.replace(&digest_of(b"other"), wrong)).unwrap();
+            assert_eq!(folder.find().digest, digest_of(b"other"), "{wrong:?}");
+        }
+    }
+
     /// What a host says to which this binary is sent, and what a person is told then.
     fn sent(bytes: &'static [u8]) -> (String, Option<String>) {
-        let binary = Binary {
-            bytes: Arc::from(bytes),
-            digest: digest_of(bytes),
-        };
-        let name = format!("carole-binary-{}-{}", std::process::id(), binary.digest);
-        let cache = std::env::temp_dir().join(name);
+        let folder = Folder::new(bytes);
+        let binary = folder.find();
+        let cache = folder.0.join("cache");
         let mut shell = Command::new("sh")
             .args(["-c", &binary.script()])
             .env("XDG_CACHE_HOME", &cache)
@@ -95,7 +199,6 @@ mod tests {
         let done = shell.wait_with_output().unwrap();
         assert!(!done.status.success());
         let left = fs::read_dir(cache.join("carole")).unwrap().count();
-        fs::remove_dir_all(&cache).unwrap();
         assert_eq!(left, 0, "what cannot run does not stay");
         let said = String::from_utf8(done.stderr).unwrap();
         let hint = hint(&said, "b");
@@ -107,20 +210,16 @@ mod tests {
         // As a program whose loader is not there, and one for a newer C library.
         let (said, hint) = sent(b"#!/nonexistent/loader\n");
         assert!(said.contains(CANNOT_RUN), "{said}");
-        assert!(hint.unwrap().contains("make static"));
+        assert!(hint.unwrap().contains("make build"));
         let (said, hint) =
             sent(b"#!/bin/sh\necho \"version 'GLIBC_2.99' not found\" >&2; exit 1\n");
         assert!(!said.contains(CANNOT_RUN), "{said}");
-        assert!(hint.unwrap().contains("make static"));
+        assert!(hint.unwrap().contains("make build"));
     }
 
     #[test]
     fn the_script_is_one_line_that_every_shell_passes_on() {
-        let binary = Binary {
-            bytes: Arc::from(&b"abc"[..]),
-            digest: digest_of(b"abc"),
-        };
-        let script = binary.script();
+        let script = Folder::new(b"abc").find().script();
         let inner = script
             .strip_prefix("exec sh -c '")
             .and_then(|rest| rest.strip_suffix('\''))

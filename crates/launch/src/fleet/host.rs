@@ -135,7 +135,7 @@ fn access_words(destination: &Destination, ssh: &Ssh) -> Vec<OsString> {
 /// What may help, by what SSH said.
 pub(crate) fn hint(said: &str, host: &str) -> Option<String> {
     let other_system = "this carole was built for another C library than the host has; one that is \
-                        linked statically runs on any Linux: make static builds it";
+                        linked statically runs on any Linux: make build makes it";
     let hints = [
         (binary::CANNOT_RUN, other_system),
         ("GLIBC_", other_system),

@@ -236,7 +236,7 @@ async fn install(
         )));
     }
     stdin.write_all(b"go\n").await?;
-    stdin.write_all(&binary.bytes).await?;
+    stdin.write_all(binary.bytes()?).await?;
     stdin.flush().await?;
     match script_word(stdout).await? {
         word if word == binary::STORED => Ok(()),

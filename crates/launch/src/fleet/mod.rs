@@ -732,9 +732,11 @@ pub(crate) async fn join_all(
     let remote = hosts.iter().any(|host| host.way != Way::Here);
     let binary = remote
         .then(|| {
-            binary::Binary::read(&reach.binary).map_err(|source| Error::Unreadable {
-                path: reach.binary.clone(),
-                source,
+            binary::Binary::find(&reach.binary, &binary::memory()).map_err(|source| {
+                Error::Unreadable {
+                    path: reach.binary.clone(),
+                    source,
+                }
             })
         })
         .transpose()?;

@@ -86,9 +86,16 @@ impl Out {
     /// Adds lines, each given with its newline, with a prefix before each, and tells how many
     /// there were.
     pub(crate) fn add_lines(&mut self, prefix: &[u8], lines: &[u8]) -> usize {
-        let count = memchr_iter(b'\n', lines).count();
-        let room = self.room(lines.len() + count * prefix.len() + PREFIX + LINE);
-        self.used += weave(prefix, lines, room);
+        // Counting first costs as much as a fifth of the rest; room for the most lines that there
+        // can be is little where prefixes are short.
+        let most = if prefix.len() <= PREFIX {
+            lines.len()
+        } else {
+            memchr_iter(b'\n', lines).count()
+        };
+        let room = self.room(lines.len() + most * prefix.len() + PREFIX + LINE);
+        let (written, count) = weave(prefix, lines, room);
+        self.used += written;
         count
     }
 
@@ -102,19 +109,19 @@ impl Out {
     }
 }
 
-/// Copies lines with a prefix before each and tells how many bytes it wrote. The target must have
-/// room for a prefix and a line more.
+/// Copies lines with a prefix before each and tells how many bytes it wrote, and how many lines. The
+/// target must have room for a prefix and a line more.
 ///
 /// Where they are short, as most are, a fixed number of bytes is copied beyond their end, and what
 /// is too much is overwritten by the next. That is up to twice as fast as exact copies: the compiler
 /// knows the size, and the processor need not guess it.
-fn weave(prefix: &[u8], lines: &[u8], target: &mut [u8]) -> usize {
+fn weave(prefix: &[u8], lines: &[u8], target: &mut [u8]) -> (usize, usize) {
     let mut short_prefix = [0; PREFIX];
     let is_short = prefix.len() <= PREFIX;
     if is_short {
         short_prefix[..prefix.len()].copy_from_slice(prefix);
     }
-    let (mut start, mut at) = (0, 0);
+    let (mut start, mut at, mut count) = (0, 0, 0);
     for newline in memchr_iter(b'\n', lines) {
         if is_short {
             target[at..at + PREFIX].copy_from_slice(&short_prefix);
@@ -130,8 +137,9 @@ fn weave(prefix: &[u8], lines: &[u8], target: &mut [u8]) -> usize {
         }
         at += length;
         start = newline + 1;
+        count += 1;
     }
-    at
+    (at, count)
 }
 
 #[cfg(test)]

@@ -43,10 +43,11 @@ impl Tail {
             rest = &rest[end + 1..];
         }
         if let Some(end) = memrchr(b'\n', rest) {
-            let mut lines = &rest[..end];
+            let all = &rest[..end];
+            let mut lines = last_lines(all, Self::KEPT);
             // Of states that replace one another, any number make one line.
-            if memchr(b'\r', lines).is_none() {
-                lines = last_lines(lines, Self::KEPT);
+            if memchr(b'\r', lines).is_some() {
+                lines = all;
             }
             let mut start = 0;
             for newline in memchr_iter(b'\n', lines).chain([lines.len()]) {

@@ -7,10 +7,10 @@ use crate::failure::Failure;
 
 /// Set if Horovod is to look for good values; without it the other variables that begin so are
 /// left out, as horovodrun does.
-pub(super) const AUTOTUNE: &str = "HOROVOD_AUTOTUNE";
+const AUTOTUNE: &str = "HOROVOD_AUTOTUNE";
 
 /// Goes with a timeline only.
-pub(super) const MARK_CYCLES: &str = "HOROVOD_TIMELINE_MARK_CYCLES";
+const MARK_CYCLES: &str = "HOROVOD_TIMELINE_MARK_CYCLES";
 
 pub(super) fn text(draft: &mut Draft, given: &Given, variable: &str) -> Result<(), Failure> {
     let value = given.text()?.to_owned();
@@ -24,12 +24,13 @@ pub(super) fn number(draft: &mut Draft, given: &Given, variable: &str) -> Result
     Ok(())
 }
 
+/// For a switch: `NAME=VALUE` as it stands; a name alone is 1.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "it is what is done with a flag, which may fail"
 )]
-pub(super) fn switch(draft: &mut Draft, variable: &str, on: bool) -> Result<(), Failure> {
-    let value = if on { "1" } else { "0" };
+pub(super) fn exactly(draft: &mut Draft, _: &Given, setting: &str) -> Result<(), Failure> {
+    let (variable, value) = setting.split_once('=').unwrap_or((setting, "1"));
     set_variable(&mut draft.request, variable, Some(value.to_owned()));
     Ok(())
 }
@@ -47,15 +48,14 @@ pub(super) fn fusion(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn cycle(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
+pub(super) fn cycle(draft: &mut Draft, given: &Given, variable: &str) -> Result<(), Failure> {
     match given.number::<f64>("a time in milliseconds", "3.5")? {
-        time if time.is_finite() && time >= 0.0 => text(draft, given, "HOROVOD_CYCLE_TIME"),
+        time if time.is_finite() && time >= 0.0 => text(draft, given, variable),
         _ => Err(given.wrong("a time in milliseconds", "3.5")),
     }
 }
 
-pub(super) fn noise(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
-    let variable = "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE";
+pub(super) fn noise(draft: &mut Draft, given: &Given, variable: &str) -> Result<(), Failure> {
     match given.number::<f64>("a number from 0 to 1", "0.8")? {
         noise if (0.0..=1.0).contains(&noise) => text(draft, given, variable),
         _ => Err(given.wrong("a number from 0 to 1", "0.8")),
@@ -68,11 +68,9 @@ pub(super) fn timeline(draft: &mut Draft, given: &Given) -> Result<(), Failure> 
     text(draft, given, "HOROVOD_TIMELINE")
 }
 
-pub(super) fn log_level(draft: &mut Draft, given: &Given) -> Result<(), Failure> {
+pub(super) fn log_level(draft: &mut Draft, given: &Given, variable: &str) -> Result<(), Failure> {
     match given.text()? {
-        "TRACE" | "DEBUG" | "INFO" | "WARNING" | "ERROR" | "FATAL" => {
-            text(draft, given, "HOROVOD_LOG_LEVEL")
-        }
+        "TRACE" | "DEBUG" | "INFO" | "WARNING" | "ERROR" | "FATAL" => text(draft, given, variable),
         _ => Err(given.wrong("TRACE, DEBUG, INFO, WARNING, ERROR or FATAL", "INFO")),
     }
 }
