@@ -44,6 +44,7 @@ mod collapse;
 mod colour;
 pub mod exception;
 mod look;
+mod newlines;
 mod open;
 mod out;
 mod pace;

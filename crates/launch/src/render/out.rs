@@ -2,6 +2,8 @@
 
 use memchr::memchr_iter;
 
+use super::newlines::each_newline;
+
 /// As much is copied of a prefix that is not longer.
 const PREFIX: usize = 32;
 /// As much is copied of a line that is not longer.
@@ -122,7 +124,7 @@ fn weave(prefix: &[u8], lines: &[u8], target: &mut [u8]) -> (usize, usize) {
         short_prefix[..prefix.len()].copy_from_slice(prefix);
     }
     let (mut start, mut at, mut count) = (0, 0, 0);
-    for newline in memchr_iter(b'\n', lines) {
+    each_newline(lines, |newline| {
         if is_short {
             target[at..at + PREFIX].copy_from_slice(&short_prefix);
         } else {
@@ -138,7 +140,7 @@ fn weave(prefix: &[u8], lines: &[u8], target: &mut [u8]) -> (usize, usize) {
         at += length;
         start = newline + 1;
         count += 1;
-    }
+    });
     (at, count)
 }
 
