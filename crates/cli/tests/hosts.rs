@@ -2,6 +2,8 @@
 
 mod fixture;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use fixture::hosts::{Hosts, files};
@@ -172,6 +174,52 @@ fn hosts_that_cannot_take_part_are_named_and_nothing_runs() {
 }
 
 #[test]
+fn a_host_of_another_processor_and_one_without_room_are_named() {
+    let hosts = Hosts::apart(3);
+    let other = hosts.home(0).join("bin/uname");
+    fs::create_dir_all(other.parent().unwrap()).unwrap();
+    fs::write(&other, "#!/bin/sh\necho Linux riscv64\n").unwrap();
+    fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
+    let cache = hosts.home(1).join(".cache");
+    let cache = cache.to_str().unwrap();
+    // Only root can make a disk that is full.
+    let full = hosts.namespace(1).is_some();
+    if full {
+        fs::create_dir_all(cache).unwrap();
+        let mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", cache];
+        assert!(hosts.inside(1, &mount).status().unwrap().success());
+    }
+    let program = ["--workdir", "/", "--", "true"];
+    let done = finished(hosts.carole(&["run"], &hosts.list(1), &program));
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    let told = |host: usize, problem: &str| {
+        let line = format!("{}: {problem}", hosts.address(host));
+        assert!(done.stderr.contains(&line), "{line}: {}", done.stderr);
+    };
+    let own = std::env::consts::ARCH;
+    told(
+        0,
+        &format!("it is a Linux riscv64 machine, and this carole is for Linux {own}"),
+    );
+    if full {
+        told(
+            1,
+            "head: error writing 'standard output': No space left on device",
+        );
+        let hint = "hint: the home folder there is full; XDG_CACHE_HOME can name another place";
+        assert!(done.stderr.contains(hint), "{}", done.stderr);
+        let left = finished(hosts.inside(1, &["find", cache, "-type", "f"]));
+        assert_eq!((left.code, left.text().as_str()), (Some(0), ""));
+    }
+    assert!(
+        !done.stderr.contains(&format!("{}: ", hosts.address(2))),
+        "{}",
+        done.stderr
+    );
+    assert!(files(&hosts.private()).is_empty(), "no token stays");
+}
+
+#[test]
 fn a_setup_command_runs_once_a_host_and_its_failure_is_told() {
     let hosts = Hosts::new(2);
     let folder = hosts.folder().path().to_str().unwrap().to_owned();
@@ -188,7 +236,7 @@ fn a_setup_command_runs_once_a_host_and_its_failure_is_told() {
     ];
     let done = finished(hosts.carole(&["run", "--no-collapse"], &list, &options));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    let text = std::fs::read_to_string(hosts.folder().path().join("setups")).unwrap();
+    let text = fs::read_to_string(hosts.folder().path().join("setups")).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");
     let bad = [
         "--workdir",

@@ -59,6 +59,15 @@ fn python(environment: &Path) -> String {
     environment.join("bin/python").to_str().unwrap().to_owned()
 }
 
+/// A Python program under an MPI, on so many ranks of each host.
+fn on_hosts(hosts: &Hosts, environment: &Path, ranks: usize, program: &[&str]) -> Command {
+    let python = python(environment);
+    let limits = ["--deadline", "60s", "--workdir", "/", "--", &python, "-c"];
+    let rest = [&limits[..], program].concat();
+    let command = hosts.carole(&["run", "--mpi"], &hosts.list(ranks), &rest);
+    with_mpi(command, environment)
+}
+
 /// This machine's name.
 fn here() -> String {
     let own = rustix::system::uname();
@@ -95,21 +104,7 @@ fn ranks_on_two_hosts_are_one_world_and_nothing_but_the_channel_leads_there() {
     let ssh = which("ssh");
     for mpi in MPIS {
         let environment = installed(mpi);
-        let python = python(&environment);
-        let rest = [
-            "--deadline",
-            "60s",
-            "--workdir",
-            "/",
-            "--",
-            &python,
-            "-c",
-            WORLD,
-        ];
-        let mut command = with_mpi(
-            hosts.carole(&["run", "--mpi"], &hosts.list(2), &rest),
-            &environment,
-        );
+        let mut command = on_hosts(&hosts, &environment, 2, &[WORLD]);
         let log = decoy.path().join(mpi);
         count_calls(&mut command, &decoy, &ssh, &log);
         let done = Finished::new(command.output().unwrap());
@@ -131,22 +126,8 @@ fn what_fails_on_another_host_fails_the_job() {
     let hosts = Hosts::new(2);
     for mpi in MPIS {
         let environment = installed(mpi);
-        let python = python(&environment);
         let failing = format!("{WORLD}if world.rank == 1: world.Abort(7)\nworld.barrier()");
-        let rest = [
-            "--deadline",
-            "60s",
-            "--workdir",
-            "/",
-            "--",
-            &python,
-            "-c",
-            &failing,
-        ];
-        let mut command = with_mpi(
-            hosts.carole(&["run", "--mpi"], &hosts.list(1), &rest),
-            &environment,
-        );
+        let mut command = on_hosts(&hosts, &environment, 1, &[&failing]);
         let done = Finished::new(command.output().unwrap());
         assert_eq!(done.code, Some(7), "{mpi}: {}", done.stderr);
         assert!(files(&hosts.private()).is_empty(), "no token stays");
@@ -159,13 +140,9 @@ fn nothing_of_an_mpi_is_left_on_any_host_whatever_ends_the_job() {
     let causes = ["killed launcher", "interrupt", "lost connection"];
     for (mpi, cause) in MPIS.iter().flat_map(|mpi| causes.map(|cause| (mpi, cause))) {
         let environment = installed(mpi);
-        let python = python(&environment);
         let told = Folder::new();
-        let folder = told.path().to_str().unwrap();
-        let limit = ["--deadline", "60s", "--workdir", "/"];
-        let rest = [&limit[..], &["--", &python, "-c", ENDLESS, folder]].concat();
-        let command = hosts.carole(&["run", "--mpi"], &hosts.list(1), &rest);
-        let mut running = Running::start(with_mpi(command, &environment));
+        let program = [ENDLESS, told.path().to_str().unwrap()];
+        let mut running = Running::start(on_hosts(&hosts, &environment, 1, &program));
         running.stdout_until("ready");
         // Each rank, the daemon it left, and the MPI's own daemon above it.
         let processes: Vec<Watched> = (0..2)

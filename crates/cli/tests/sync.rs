@@ -115,6 +115,21 @@ fn a_folder_is_sent_once_and_then_what_changed() {
 }
 
 #[test]
+fn going_to_a_rank_ends_in_the_folder_that_was_sent() {
+    let hosts = Hosts::apart(2);
+    code(hosts.folder());
+    let start = ["run", "--detach", "--name", "sent"];
+    let rest = ["--sync", "code", "--", "sleep", "100"];
+    let done = finished(hosts.carole(&start, &hosts.list(1), &rest));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let done = finished(hosts.folder().carole(&["goto", "1", "--", "pwd"]));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(Path::new(done.text().trim()), sent_to(&hosts, 1));
+    let done = finished(hosts.folder().carole(&["stop", "sent"]));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+}
+
+#[test]
 fn this_host_uses_the_folder_itself_and_hosts_that_share_a_home_get_it_once() {
     let hosts = Hosts::new(2);
     let code = code(hosts.folder());

@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 
 use super::{PlaceArguments, duration};
 use crate::failure::Failure;
+use crate::fronts::ELASTIC;
 
 /// Start a program's ranks, on this host or on many, and watch them until they end.
 ///
@@ -320,8 +321,18 @@ fn ranks(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(0) => Err("a job has at least one rank".to_owned()),
         Ok(ranks) => Ok(ranks),
+        Err(_) if text.split_once(':').is_some_and(is_range) => Err(format!(
+            "{ELASTIC}; one number is the size from beginning to end"
+        )),
         Err(_) => Err("a number of ranks is from 1 to 65535".to_owned()),
     }
+}
+
+/// Whether these are the bounds of a size: `2` and `4`.
+fn is_range((least, most): (&str, &str)) -> bool {
+    [least, most]
+        .iter()
+        .all(|bound| bound.parse::<u16>().is_ok())
 }
 
 fn per_node(text: &str) -> Result<Ranks, String> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
 use carole_launch::fleet::Way;
-use carole_launch::registry::{End, Phase, Record, Registry};
+use carole_launch::registry::{End, HostRecord, Phase, Record, Registry};
 use carole_launch::request::{Request, Ssh};
 use carole_launch::{Event, Host, Report, Roles};
 use tracing::debug;
@@ -85,6 +85,13 @@ impl Track {
     pub(super) fn note(&mut self, event: &Event) -> bool {
         let mut started = false;
         match event {
+            Event::Located { host, folder } => {
+                if let Some(one) = self.host(host) {
+                    one.folder = Some(folder.clone());
+                }
+                // Written when the processes have been started.
+                return false;
+            }
             Event::Started { rank, host, pid } => {
                 if let Some(one) = self.record.ranks.get_mut(*rank) {
                     one.host.clone_from(host);
@@ -112,8 +119,7 @@ impl Track {
                         one.usage = Some(*usage).filter(|_| one.exit.is_none());
                     }
                 }
-                let hosts = &mut self.record.hosts;
-                if let Some(one) = hosts.iter_mut().find(|one| one.host.name == *host) {
+                if let Some(one) = self.host(host) {
                     one.traffic = Some(*traffic);
                 }
                 // Many hosts tell; what is written at once is the latest of all.
@@ -151,6 +157,11 @@ impl Track {
     pub(super) fn fail(&mut self, why: String) {
         self.record.end = Some(End::now(1, Some(why)));
         self.write();
+    }
+
+    fn host(&mut self, name: &str) -> Option<&mut HostRecord> {
+        let hosts = &mut self.record.hosts;
+        hosts.iter_mut().find(|one| one.host.name == name)
     }
 
     fn write(&self) {

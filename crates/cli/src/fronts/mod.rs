@@ -34,7 +34,7 @@ pub(crate) enum Asked {
 }
 
 /// What a flag is refused with that asks for a range of sizes.
-const ELASTIC: &str = "elastic sizes are not available yet";
+pub(crate) const ELASTIC: &str = "elastic sizes are not available yet";
 
 /// Gives the ranks a variable; the last value counts.
 fn set_variable(request: &mut Request, name: &str, value: Option<String>) {

@@ -151,7 +151,7 @@ impl Job {
                 self.network.insert(host, Some(traffic));
             }
             // It has been told as ended.
-            Event::Syncing(_) | Event::Synced | Event::Lost { .. } => {}
+            Event::Syncing(_) | Event::Synced | Event::Located { .. } | Event::Lost { .. } => {}
         }
     }
 

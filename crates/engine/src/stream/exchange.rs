@@ -15,14 +15,17 @@
     reason = "spans of operations in flight are handed to kernels"
 )]
 
+mod combine;
+mod layout;
+
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::frame::{FrameKind, MAX_EAGER, POST, Post};
-use super::inbox::{Flow, Flows, Intake, Stage};
+use super::inbox::{Flow, Flows, Stage};
 use super::{Events, Streams};
 use crate::descriptor::Descriptor;
-use crate::kernels::{self, Destination, Store};
+use crate::kernels::{self, Store};
 use crate::key::Key;
 use crate::local::reduce::Combine;
 use crate::local::transfer::Parts;
@@ -163,14 +166,8 @@ impl Shelf {
     }
 }
 
-/// Exchanges that are kept; each holds [`RINGS`] bytes at the most.
+/// Exchanges that are kept; each holds [`layout::RINGS`] bytes at the most.
 const KEPT: usize = 4;
-/// Memory for all rings of an operation.
-const RINGS: usize = 4 << 20;
-const RING_MAX: usize = 1 << 20;
-/// Contributions are combined in blocks of at least this many bytes, except at the end.
-const BLOCK: u64 = 16 << 10;
-
 /// Everything else that an exchange needs to move.
 pub(crate) struct Surroundings<'a> {
     pub(crate) streams: &'a Streams,
@@ -308,105 +305,6 @@ impl Exchange {
             Form::Flat { .. } => (0, self.send.bytes()),
             _ => (0, 0),
         }
-    }
-
-    /// Lays out the flows in both directions.
-    fn open(&mut self) -> Arc<Flows> {
-        let peers = self.ranks.len() - 1;
-        let own = self.own();
-        self.passes_on = matches!(
-            self.form,
-            Form::Segmented { results: Results::To(root), .. } if root != self.me
-        );
-        if matches!(self.form, Form::Segmented { .. } | Form::Flat { .. }) {
-            let limit = (RINGS / peers).min(RING_MAX) & !63;
-            self.ring = own.1.min(limit).next_multiple_of(64);
-            if matches!(self.form, Form::Flat { .. }) {
-                self.ring = own.1.next_multiple_of(64);
-            }
-            let bytes = self.ring * peers;
-            if self.scratch.len() < bytes {
-                self.scratch.resize(bytes, 0);
-            }
-        }
-        // Nobody else holds the flows of an operation that is over, or only for a moment.
-        let mut kept = self
-            .spare
-            .take()
-            .filter(|spare| Arc::strong_count(spare) == 1)
-            .unwrap_or_else(|| Arc::new(Flows::new(self.key, Vec::with_capacity(peers))));
-        let Some(into) = Arc::get_mut(&mut kept) else {
-            unreachable!("flows that nobody else holds");
-        };
-        let flows = into.renew(self.key);
-        let first_ring = rings_first(&mut self.scratch, self.ring);
-        let mut rings = self.scratch.chunks_mut(self.ring.max(1));
-        self.out.clear();
-        for member in (0..self.ranks.len()).filter(|member| *member != self.me) {
-            let mut intakes = [Intake::NONE; 2];
-            let mut out = [Outflow::NONE; 2];
-            let mut ring = |bytes: usize| {
-                let span = rings
-                    .next()
-                    .map_or(Span::EMPTY, |ring| Span::one(ring.as_mut_ptr(), ring.len()));
-                Intake {
-                    span,
-                    base: 0,
-                    capacity: span.bytes(),
-                    total: bytes as u64,
-                }
-            };
-            match self.form {
-                Form::Meet => {}
-                Form::Copy { outgoing, incoming } => {
-                    let (at, bytes) = outgoing.of(member);
-                    out[0] = Outflow::new(self.send, at, bytes, true);
-                    let (base, bytes) = incoming.of(member);
-                    intakes[0] = Intake {
-                        span: self.recv,
-                        base,
-                        capacity: bytes,
-                        total: bytes as u64,
-                    };
-                }
-                Form::Flat { to, .. } => {
-                    if to.is_none_or(|to| to == member) {
-                        out[0] = Outflow::new(self.send, 0, self.send.bytes(), true);
-                    }
-                    if to.is_none_or(|to| to == self.me) {
-                        intakes[0] = ring(own.1);
-                    }
-                }
-                Form::Segmented {
-                    segments, results, ..
-                } => {
-                    let (at, bytes) = segments.of(member);
-                    out[0] = Outflow::new(self.send, at, bytes, true);
-                    intakes[0] = ring(own.1);
-                    if self.passes_on && results == Results::To(member) {
-                        out[1] = Outflow::new(Span::EMPTY, 0, own.1, false);
-                    } else if results == Results::All || results == Results::To(member) {
-                        out[1] = Outflow::new(self.recv, own.0, own.1, false);
-                    }
-                    if results == Results::All || results == Results::To(self.me) {
-                        intakes[1] = Intake {
-                            span: self.recv,
-                            base: at,
-                            capacity: bytes,
-                            total: bytes as u64,
-                        };
-                    }
-                }
-            }
-            flows.push(Flow::new(self.ranks[member], intakes));
-            self.out.push(out);
-        }
-        if self.passes_on {
-            for out in &mut self.out {
-                out[1].span = first_ring;
-            }
-        }
-        kept
     }
 
     fn post(&mut self, streams: &Streams, flows: &Flows) -> Result<(), usize> {
@@ -549,150 +447,6 @@ impl Exchange {
         copy_spans(self.send, from, self.recv, to, length.min(room));
     }
 
-    /// Combines what all contributors have delivered; true when anything was.
-    fn combine(&mut self, streams: &Streams, flows: &Flows) -> bool {
-        let (combine, flat_elsewhere) = match self.form {
-            Form::Segmented { combine, .. } => (combine, false),
-            Form::Flat { combine, to } => (combine, to.is_some_and(|to| to != self.me)),
-            _ => return false,
-        };
-        let (own, total) = self.own();
-        let total = total as u64;
-        if flat_elsewhere {
-            self.combined = total;
-            return false;
-        }
-        // In place, what is sent must be gone before it is overwritten.
-        if matches!(self.form, Form::Flat { .. })
-            && self.out.iter().any(|out| out[0].sent < out[0].total)
-        {
-            return false;
-        }
-        let size = combine.dtype.size() as u64;
-        let mut any = false;
-        while self.combined < total {
-            let ready = flows
-                .flows
-                .iter()
-                .map(|f| f.stages[0].received())
-                .min()
-                .unwrap_or(total);
-            let mut bytes = (ready - self.combined) / size * size;
-            let inside = self.combined % self.ring.max(1) as u64;
-            bytes = bytes.min(self.ring as u64 - inside);
-            if bytes == 0
-                || (bytes < BLOCK
-                    && self.combined + bytes < total
-                    && inside + bytes < self.ring as u64)
-            {
-                break;
-            }
-            self.combine_block(combine, own, self.combined, inside as usize, bytes as usize);
-            self.combined += bytes;
-            any = true;
-            self.give_credit(streams, flows, total);
-        }
-        if let Form::Segmented { .. } = self.form {
-            for out in &mut self.out {
-                out[1].available = self.combined.min(out[1].total);
-            }
-        }
-        any
-    }
-
-    fn combine_block(
-        &mut self,
-        combine: Combine,
-        own: usize,
-        done: u64,
-        inside: usize,
-        bytes: usize,
-    ) {
-        let members = self.ranks.len();
-        let me = self.me;
-        let keep = matches!(
-            self.form,
-            Form::Segmented {
-                results: Results::Keep,
-                ..
-            }
-        );
-        let recv_at = if keep { 0 } else { own } + done as usize;
-        let Sources {
-            bases,
-            now: sources,
-        } = &mut self.sources;
-        bases.clear();
-        let mut ring = self.scratch.as_ptr().wrapping_add(inside);
-        for member in 0..members {
-            if member == me {
-                bases.push(std::ptr::null());
-            } else {
-                bases.push(ring);
-                ring = ring.wrapping_add(self.ring);
-            }
-        }
-        let mut send = self.send;
-        sources.clone_from(bases);
-        let (mut recv, recv_at) = if self.passes_on {
-            (Span::one(self.scratch.as_mut_ptr(), self.ring), inside)
-        } else {
-            (self.recv, recv_at)
-        };
-        recv.visit(recv_at, bytes, |target, distance, length| {
-            send.visit(
-                own + done as usize + distance,
-                length,
-                |mine, inner, length| {
-                    for member in 0..members {
-                        sources[member] = bases[member].wrapping_add(distance + inner);
-                    }
-                    sources[me] = mine;
-                    let destination = Destination {
-                        pointer: target.wrapping_add(inner),
-                        store: Store::Cached,
-                    };
-                    // SAFETY: the spans vouch for `mine` and the target, which are equal or disjoint;
-                    // the rings hold `length` bytes that have arrived and are not overwritten before
-                    // credit is given.
-                    unsafe {
-                        kernels::reduce(
-                            combine.dtype,
-                            combine.op,
-                            combine.scale,
-                            combine.divisor,
-                            &[destination],
-                            sources,
-                            length / combine.dtype.size(),
-                        );
-                    }
-                },
-            );
-        });
-    }
-
-    /// Lets contributors send on when a good part of the ring is free.
-    fn give_credit(&self, streams: &Streams, flows: &Flows, total: u64) {
-        for (index, flow) in flows.flows.iter().enumerate() {
-            // The first ring's memory is free when the result in it has been passed on.
-            let free = if self.passes_on && index == 0 {
-                self.out.iter().map(|out| out[1].sent).max().unwrap_or(0)
-            } else {
-                self.combined
-            };
-            let upto = (free + self.ring as u64).min(total);
-            let stage = &flow.stages[0];
-            let announced = stage.announced();
-            if announced < upto && (upto - announced >= self.ring as u64 / 4 || upto == total) {
-                stage.announce(upto);
-                let mut frame = streams.frame(FrameKind::Credit, self.key);
-                frame.offset = upto;
-                // A broken connection is found by reading it.
-                let _ = streams.send(flow.rank, &frame, &[]);
-            }
-        }
-    }
-
     fn send_more(&mut self, streams: &Streams, flows: &Flows) -> Result<bool, usize> {
         let mut any = false;
         for (index, flow) in flows.flows.iter().enumerate() {
@@ -703,7 +457,7 @@ impl Exchange {
                 // Results go in blocks, so that headers and system calls stay few. But a frame
                 // that has begun goes to its end: what others wait for may stand behind it.
                 let ready = upto.saturating_sub(out.sent);
-                let little = stage == 1 && ready < BLOCK && upto < out.total;
+                let little = stage == 1 && ready < combine::BLOCK && upto < out.total;
                 if ready == 0 || (little && !out.begun) {
                     continue;
                 }
@@ -782,11 +536,6 @@ fn send_data(
         at,
         bytes,
     )
-}
-
-/// The memory of the first ring.
-fn rings_first(scratch: &mut [u8], ring: usize) -> Span {
-    Span::one(scratch.as_mut_ptr(), ring.min(scratch.len()))
 }
 
 /// Copies between two spans that are the same memory or disjoint.

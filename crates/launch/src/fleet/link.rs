@@ -109,7 +109,8 @@ impl Link {
             }
             let words = said.text();
             debug!(?status, %error, words, "no agent");
-            return Err(problem(if words.is_empty() {
+            let known = error.kind() == io::ErrorKind::Unsupported;
+            return Err(problem(if words.is_empty() || known {
                 error.to_string()
             } else {
                 words
@@ -219,7 +220,8 @@ fn start(host: &Host, means: &Means) -> io::Result<(Child, Option<UnixStream>)> 
     Ok((child, near))
 }
 
-/// Has the host say whether it needs the binary, and sends it.
+/// Has the host say whether it needs the binary, and sends it. An error that says all there is to
+/// say, whatever SSH says besides, is one of [`io::ErrorKind::Unsupported`].
 async fn install(
     binary: &Binary,
     stdin: &mut ChildStdin,
@@ -231,9 +233,8 @@ async fn install(
     };
     let (platform, own) = (platform.trim(), binary::platform());
     if platform != own {
-        return Err(io::Error::other(format!(
-            "it is a {platform} machine, and this carole is for {own}"
-        )));
+        let problem = format!("it is a {platform} machine, and this carole is for {own}");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
     }
     stdin.write_all(b"go\n").await?;
     stdin.write_all(binary.bytes()?).await?;
@@ -398,6 +399,10 @@ impl Said {
                 Ok(_) => {
                     let text = String::from_utf8_lossy(&line).trim().to_owned();
                     debug!(text, "an agent's standard error");
+                    // No reason for anything.
+                    if text.starts_with("Warning: Permanently added") {
+                        continue;
+                    }
                     let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                     if lines.len() == KEPT_LINES {
                         lines.pop_front();
