@@ -78,12 +78,22 @@ pub(crate) fn ask_for(pointer: *const u8, bytes: usize) {
     let _ = (pointer, bytes);
 }
 
-/// Copies into lines that others have read.
+/// Copies into lines that others have read. Streaming stores need a
+/// [fence](super::fence_streaming) afterwards.
 ///
 /// # Safety
 ///
 /// As [`super::copy`].
-pub(crate) unsafe fn copy_into_shared(destination: *mut u8, source: *const u8, bytes: usize) {
+pub(crate) unsafe fn copy_into_shared(
+    destination: *mut u8,
+    source: *const u8,
+    bytes: usize,
+    store: super::Store,
+) {
+    if store == super::Store::Streaming {
+        // SAFETY: the caller's promise.
+        return unsafe { super::copy(destination, source, bytes, store) };
+    }
     if are_handed_back() && bytes > STRETCH {
         // They were handed back, and are quick to get; asking pays for a few only.
         // SAFETY: the caller's promise.

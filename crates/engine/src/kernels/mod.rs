@@ -66,6 +66,7 @@ pub(crate) mod avx512;
 mod block;
 mod combine;
 mod element;
+mod fill;
 pub(crate) mod half;
 pub(crate) mod lines;
 #[cfg(target_arch = "aarch64")]
@@ -81,6 +82,7 @@ use std::sync::OnceLock;
 use crate::dtype::{DType, ReduceOp};
 use combine::{And, Combine, FloatCombine, Max, Min, Or, Product, Sum, Xor};
 use element::{Element, Factors, Float};
+pub(crate) use fill::Filling;
 
 /// How a destination is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

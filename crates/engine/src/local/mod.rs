@@ -23,7 +23,7 @@ use std::time::Duration;
 use self::member_table::MemberTable;
 use crate::arena::Arena;
 use crate::descriptor::Descriptor;
-use crate::kernels::lines;
+use crate::kernels::{Filling, Store, lines};
 use crate::key::Key;
 use crate::region::{CELL_BYTES, CELLS, LANES, Mutex, MutexGuard, SLOTS, WINDOWS};
 use crate::sys::{self, Mapping};
@@ -48,6 +48,8 @@ pub(crate) struct Local {
     pub(crate) arena: Option<Arc<Arena>>,
     /// Whether ranks outnumber cores.
     pub(crate) crowded: bool,
+    /// How this rank's buffers are filled where one other core reads them.
+    filling: Filling,
 }
 
 /// A posting of this rank that some reader may still need.
@@ -131,6 +133,7 @@ impl Local {
             arenas,
             arena,
             crowded: ranks > sys::available_cores(),
+            filling: Filling::default(),
         }
     }
 
@@ -457,6 +460,25 @@ impl Party<'_> {
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.members.len()
+    }
+
+    /// How buffers are filled, where that is to be found out: between two ranks with a core each.
+    #[inline]
+    pub(crate) fn filling(&self) -> Option<&Filling> {
+        (self.size() == 2 && !self.local.crowded).then_some(&self.local.filling)
+    }
+
+    /// Fills a buffer with so many bytes.
+    #[inline]
+    pub(crate) fn fill(&self, bytes: usize, fill: impl FnOnce(Store)) {
+        match self.filling() {
+            Some(filling) => {
+                let begun = filling.begin(bytes);
+                fill(begun.store);
+                filling.end(begun, bytes);
+            }
+            None => fill(Store::Cached),
+        }
     }
 
     #[inline]

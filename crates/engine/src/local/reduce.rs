@@ -23,7 +23,7 @@ use super::direct::Direct;
 use super::transfer::STREAMING_BYTES;
 use super::{Party, Space};
 use crate::dtype::{DType, ReduceOp};
-use crate::kernels::{self, Destination, Scale, Store, lines};
+use crate::kernels::{self, Destination, Filling, Scale, Store, lines};
 use crate::region::{MAX_LOCAL, WINDOW_BYTES};
 use crate::span::Span;
 
@@ -187,20 +187,17 @@ impl Reduce {
         let buffer = self.buffer(party, attendance, party.me, self.staged);
         let begin = (party.me * segment).min(length);
         let end = (begin + segment).min(length);
-        for (from, to) in [(0, begin), (end, length)] {
-            self.send
-                .visit(offset + from, to - from, |source, distance, bytes| {
-                    // SAFETY: the span vouches for the source; the target is this member's buffer,
-                    // whose readers have all moved on (see `poll`).
-                    unsafe {
-                        lines::copy_into_shared(
-                            buffer.wrapping_add(from + distance),
-                            source,
-                            bytes,
-                        );
-                    }
-                });
-        }
+        party.fill(length - (end - begin), |store| {
+            for (from, to) in [(0, begin), (end, length)] {
+                self.send
+                    .visit(offset + from, to - from, |source, distance, bytes| {
+                        let target = buffer.wrapping_add(from + distance);
+                        // SAFETY: the span vouches for the source; the target is this member's
+                        // buffer, whose readers have all moved on (see `poll`).
+                        unsafe { lines::copy_into_shared(target, source, bytes, store) };
+                    });
+            }
+        });
         self.staged += 1;
     }
 
@@ -226,6 +223,7 @@ impl Reduce {
         } = self.combine;
         let mut recv = self.recv;
         let handing = lines::are_handed_back();
+        let shown_store = party.filling().map_or(Store::Cached, Filling::store);
         self.send
             .visit(offset + begin, bytes, |own, distance, bytes| {
                 let run = |own: *mut u8, target: Option<*mut u8>, distance: usize, bytes: usize| {
@@ -244,7 +242,10 @@ impl Reduce {
                         count += 1;
                     }
                     if shown {
-                        destinations[count].pointer = base[me].wrapping_add(distance);
+                        destinations[count] = Destination {
+                            pointer: base[me].wrapping_add(distance),
+                            store: shown_store,
+                        };
                         count += 1;
                     }
                     // SAFETY: the spans vouch for `own` and `target`, which are equal or disjoint; the
@@ -290,6 +291,9 @@ impl Reduce {
                 }
             });
         self.recv = recv;
+        if shown_store == Store::Streaming {
+            kernels::fence_streaming();
+        }
         self.reduced += 1;
     }
 

@@ -320,14 +320,15 @@ impl Transfer {
             } else {
                 buffer.wrapping_add(reader * area)
             };
-            self.send
-                .visit(offset + begin, end - begin, |pointer, distance, length| {
-                    // SAFETY: the span vouches for the source; the target is this member's own buffer,
-                    // which no reader looks at until it is published.
-                    unsafe {
-                        lines::copy_into_shared(target.wrapping_add(distance), pointer, length);
-                    }
-                });
+            party.fill(end - begin, |store| {
+                self.send
+                    .visit(offset + begin, end - begin, |pointer, distance, length| {
+                        let target = target.wrapping_add(distance);
+                        // SAFETY: the span vouches for the source; the target is this member's own
+                        // buffer, which no reader looks at until it is published.
+                        unsafe { lines::copy_into_shared(target, pointer, length, store) };
+                    });
+            });
         }
         self.staged += 1;
     }

@@ -21,6 +21,29 @@ pub(crate) struct Scale;
 
 pub(crate) fn fence_streaming() {}
 
+/// Models do not tell stores apart.
+#[derive(Debug, Default)]
+pub(crate) struct Filling;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    pub(crate) store: Store,
+}
+
+impl Filling {
+    pub(crate) fn begin(&self, _bytes: usize) -> Fill {
+        Fill {
+            store: Store::Cached,
+        }
+    }
+
+    pub(crate) fn end(&self, _fill: Fill, _bytes: usize) {}
+
+    pub(crate) fn store(&self) -> Store {
+        Store::Cached
+    }
+}
+
 /// # Safety
 /// As in the engine.
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize, _store: Store) {
@@ -75,9 +98,14 @@ pub(crate) mod lines {
 
     pub(crate) fn ask_for(_pointer: *const u8, _bytes: usize) {}
 
-    pub(crate) unsafe fn copy_into_shared(to: *mut u8, from: *const u8, bytes: usize) {
+    pub(crate) unsafe fn copy_into_shared(
+        to: *mut u8,
+        from: *const u8,
+        bytes: usize,
+        store: super::Store,
+    ) {
         // SAFETY: the caller's promise.
-        unsafe { super::copy(to, from, bytes, super::Store::Cached) };
+        unsafe { super::copy(to, from, bytes, store) };
     }
 
     pub(crate) unsafe fn hand_back(pointer: *const u8, bytes: usize) {
