@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use carole_launch::shell;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use tracing::Level;
 
@@ -38,6 +38,7 @@ pub(crate) use self::repo::{RepoAction, RepoArguments, RepoWork};
 pub(crate) use self::run::{RunArguments, job_name};
 pub(crate) use self::tune::TuneArguments;
 use crate::failure::Failure;
+use crate::fronts::ELASTIC;
 
 /// Elastic distributed training, from one machine to many.
 #[derive(Debug, Parser)]
@@ -193,8 +194,24 @@ pub(crate) fn parse(
     })
 }
 
+/// Flags by which people ask for a range of sizes, in one system or another.
+const BOUNDS: [&str; 6] = [
+    "--min",
+    "--max",
+    "--min-np",
+    "--max-np",
+    "--min-ranks",
+    "--max-ranks",
+];
+
 /// One line that names the thing, and a hint, out of the parser's page.
 fn wrong(error: &clap::Error) -> Failure {
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg)
+        && BOUNDS.contains(&flag.as_str())
+    {
+        let hint = "-n gives the size from beginning to end";
+        return Failure::usage(anyhow!("{flag}: {ELASTIC}")).with_hint(hint);
+    }
     let page = error.to_string();
     let first = page.split("\n\n").next().unwrap_or_default();
     let message = first.strip_prefix("error: ").unwrap_or(first);
@@ -223,6 +240,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_range_of_sizes_is_refused_by_its_name() {
+        for line in [
+            ["carole", "run", "--min", "2", "--", "true"],
+            ["carole", "run", "--max-np=4", "-n2", "--", "true"],
+            ["carole", "run", "-n", "2:4", "--", "true"],
+        ] {
+            match parse(line) {
+                Err(Stop::Wrong(failure)) => {
+                    let told = format!("{failure:?}");
+                    assert!(told.contains(ELASTIC), "{told}");
+                }
+                _ => panic!("{line:?} was not refused"),
+            }
+        }
     }
 
     #[test]
