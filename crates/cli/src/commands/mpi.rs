@@ -34,7 +34,7 @@ pub(super) fn under_mpirun(request: &Request) -> Result<Work, Failure> {
         .map(|found| where_installed(&found))
         .ok_or_else(|| {
             Failure::usage(anyhow!("there is no mpirun and no mpiexec"))
-                .with_hint("install an MPI, or put its folder into PATH")
+                .with_hint("install an MPI, or put its folder into PATH; a program that needs none runs with carole run")
         })?;
     let said = Command::new(&starter)
         .arg("--version")

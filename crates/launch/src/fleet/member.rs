@@ -88,7 +88,8 @@ pub(crate) async fn join_all(
         agent: reach.agent.clone(),
         ssh: reach.ssh.clone(),
         binary,
-        connect_seconds: reach.timeout.as_secs(),
+        // A little less, so that SSH says itself what keeps it.
+        connect_seconds: reach.timeout.as_secs().saturating_sub(1),
     };
     let mut joining = JoinSet::new();
     for (index, host) in hosts.iter().cloned().enumerate() {
