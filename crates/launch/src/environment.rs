@@ -109,7 +109,7 @@ impl RankEnvironment<'_> {
             ("CAROLE_ROLE", self.task.role.name().into()),
             ("CAROLE_GENERATION", number(self.generation)),
             ("CAROLE_RESTART", number(self.restart)),
-            // Nobody reads progress yet; a program may write it all the same.
+            // The agent has a pipe for it; where it cannot make one, what is written goes nowhere.
             ("CAROLE_PROGRESS", "/dev/null".into()),
         ]
     }
