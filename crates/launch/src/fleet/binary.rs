@@ -16,6 +16,7 @@ pub(super) struct Binary {
     digest: String,
     size: u64,
     path: PathBuf,
+    memory: PathBuf,
     /// Read when the first host asks for it.
     bytes: Arc<OnceLock<Vec<u8>>>,
 }
@@ -40,6 +41,7 @@ impl Binary {
             digest,
             size: metadata.size(),
             path: path.to_owned(),
+            memory: memory.to_owned(),
             bytes: Arc::new(bytes),
         })
     }
@@ -50,6 +52,13 @@ impl Binary {
             return Ok(bytes);
         }
         let read = fs::read(&self.path)?;
+        if digest_of(&read) != self.digest {
+            let _ = fs::remove_file(&self.memory);
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this carole is not the one that was remembered; start again",
+            ));
+        }
         Ok(self.bytes.get_or_init(|| read))
     }
 
@@ -172,6 +181,20 @@ mod tests {
 
         fs::write(folder.0.join("binary"), b"other").unwrap();
         assert_eq!(folder.find().digest, digest_of(b"other"));
+
+        let right = fs::read_to_string(folder.memory()).unwrap();
+        let other = right.replace(&digest_of(b"other"), &digest_of(b"one"));
+        fs::write(folder.memory(), other).unwrap();
+        let wrong = folder.find();
+        assert_eq!(
+            wrong.bytes().unwrap_err().kind(),
+            io::ErrorKind::Unsupported
+        );
+        assert_eq!(
+            folder.find().digest,
+            digest_of(b"other"),
+            "it was forgotten"
+        );
 
         for wrong in ["", "nonsense", "\0\u{fffd}"] {
             let right = fs::read_to_string(folder.memory()).unwrap();
